@@ -1,0 +1,181 @@
+"""What an adversary may change in one image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from robustkpca.errors import BadValue
+
+if TYPE_CHECKING:  # annotations only: threats are parsed and listed without importing torch
+    from torch import Tensor
+
+    from robustkpca.draws import Draws
+
+TOLERANCE = 1e-6
+
+
+class Norm(Enum):
+    """How the size of a perturbation is measured."""
+
+    LINF = "linf"
+    L2 = "l2"
+    L1 = "l1"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What an adversary may change in one image, written ``linf:8/255``.
+
+    Every tensor method takes batches ``(N, ...)`` of float32 or float64 and treats each row by itself.
+
+    Args:
+        norm: How the change is measured.
+        radius: The largest change allowed; in pixels from 0 to 1 where ``bounded``, in the units of the tensors otherwise.
+        bounded: Whether images must also stay in [0, 1]. The ``published`` protocol lifts this; it is not part of the text.
+    """
+
+    norm: Norm
+    radius: Fraction
+    bounded: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Read ``NORM:RADIUS``; the radius is kept as an exact fraction (``8/255``, ``0.5``, ``2``).
+
+        Raises:
+            BadValue: If the norm is unknown, or the radius is no finite number or negative.
+        """
+        norm, _, radius = text.strip().partition(":")
+        try:
+            budget = cls(Norm(norm.strip().lower()), Fraction(radius.strip()))
+            float(budget.radius)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            known = ", ".join(member.value for member in Norm)
+            raise BadValue(f"budget {text!r}: expected NORM:RADIUS such as 'linf:8/255', NORM one of {known}") from None
+        if budget.radius < 0:
+            raise BadValue(f"budget {text!r}: the radius is negative; expected 0 or more, such as 'linf:8/255'")
+        if budget.norm is Norm.LINF and budget.radius > 1:
+            raise BadValue(
+                f"budget {text!r}: pixels run from 0 to 1, so a linf radius above 1 changes nothing more; "
+                f"did you mean 'linf:{budget.radius}/255'?"
+            )
+        return budget
+
+    def __str__(self) -> str:
+        return f"{self.norm.value}:{_text(self.radius)}"
+
+    @property
+    def length(self) -> float:
+        """The radius as a float."""
+        return float(self.radius)
+
+    def distance(self, images: Tensor, around: Tensor) -> Tensor:
+        """Return the size ``(N,)`` of the change from ``around`` to ``images``."""
+        return _norm((images - around).flatten(1), self.norm)
+
+    def allows(self, images: Tensor, around: Tensor) -> Tensor:
+        """Tell ``(N,)`` which images lie within the budget, up to rounding.
+
+        Allowed are a relative and an absolute error of 1e-6 in the distance and 1e-6 outside [0, 1].
+        """
+        inside = self.distance(images, around) <= self.length * (1 + TOLERANCE) + TOLERANCE
+        if self.bounded and images.numel():
+            flat = images.flatten(1)
+            inside &= (flat.amin(1) >= -TOLERANCE) & (flat.amax(1) <= 1 + TOLERANCE)
+        return inside
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """Return the change of size one that increases a linear function of this gradient the most.
+
+        A zero gradient gives a zero step. In L1 the step is shared equally among the entries of largest magnitude.
+
+        Source:
+            Madry et al. 2018, section 2.1; the L1 form as in cleverhans 4. A small gradient gives a full step too.
+        """
+        import torch
+
+        if self.norm is Norm.LINF:
+            return gradient.sign()
+        flat = gradient.flatten(1)
+        if self.norm is Norm.L2:
+            tiny = torch.finfo(flat.dtype).tiny
+            flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)  # so that no square underflows
+            return (flat / _norm(flat, Norm.L2).clamp_min(tiny).unsqueeze(1)).view_as(gradient)
+        magnitude = flat.abs()
+        largest = (magnitude == magnitude.amax(1, keepdim=True)).to(flat.dtype) * flat.sign()
+        return (largest / largest.abs().sum(1, keepdim=True).clamp_min(1)).view_as(gradient)
+
+    def project(self, images: Tensor, around: Tensor) -> Tensor:
+        """Return the images moved into the budget: onto the ball, and where ``bounded`` into [0, 1].
+
+        In L-infinity this is the nearest allowed image. In L2 and L1 the ball comes first and the box second; since
+        ``around`` lies in the box, the second step only shortens the change.
+        """
+        change = (images - around).flatten(1)
+        if self.norm is Norm.LINF:
+            change = change.clamp(-self.length, self.length)
+        elif self.norm is Norm.L2:
+            size = _norm(change, Norm.L2)
+            change = change * (self.length / size.clamp_min(1e-12)).clamp_max(1).unsqueeze(1)
+        else:
+            change = _project_l1(change, self.length)
+        change = change.view_as(images)
+        moved = around + change
+        if self.norm is not Norm.LINF:  # the sum is rounded; thousands of entries rounded outwards would leave the ball
+            outwards = (moved - around).abs() > change.abs()
+            moved = moved.where(~outwards, moved.nextafter(around))
+        return moved.clamp(0, 1) if self.bounded else moved
+
+    def random_start(self, images: Tensor, draws: Draws) -> Tensor:
+        """Return one image drawn uniformly from the ball around each image, then clipped to [0, 1] where ``bounded``."""
+        shape = images.shape[1:]
+        if self.norm is Norm.LINF:
+            return self.project(images + self.length * (2 * draws.uniform(shape, images) - 1), images)
+        size = shape.numel()
+        if self.norm is Norm.L2:
+            direction = self.steepest(draws.normal(shape, images))
+        else:
+            steps = -(1 - draws.uniform(shape, images)).log() * draws.signs(shape, images)
+            direction = steps / _norm(steps.flatten(1), Norm.L1).clamp_min(1e-12).view(-1, *[1] * len(shape))
+        reach = self.length * draws.uniform((), images) ** (1 / size)
+        return self.project(images + reach.view(-1, *[1] * len(shape)) * direction, images)
+
+
+def _text(radius: Fraction) -> str:
+    """Write a radius as people do: ``0.5`` where that is exact, in 255ths where that is exact, else as a fraction."""
+    decimal = f"{float(radius):.6f}".rstrip("0").rstrip(".")
+    if Fraction(decimal) == radius:
+        return decimal
+    if 255 % radius.denominator == 0:
+        return f"{radius * 255}/255"
+    return str(radius)
+
+
+def _norm(change: Tensor, norm: Norm) -> Tensor:
+    if norm is Norm.LINF:
+        return change.abs().amax(1) if change.shape[1] else change.new_zeros(len(change))
+    import torch
+
+    # summed in float64: in float32 the L1 norm of a photo is off by a thousandth
+    size: Tensor = torch.linalg.vector_norm(change, 2 if norm is Norm.L2 else 1, dim=1, dtype=torch.float64)
+    return size.to(change.dtype)
+
+
+def _project_l1(change: Tensor, radius: float) -> Tensor:
+    """Project rows onto the L1 ball by soft thresholding.
+
+    Source:
+        Duchi et al. 2008, "Efficient projections onto the l1-ball for learning in high dimensions", figure 1.
+    """
+    import torch
+
+    magnitude = change.abs().double()  # an error of the threshold is multiplied by the number of entries
+    ordered = magnitude.sort(dim=1, descending=True).values
+    excess = ordered.cumsum(1) - radius
+    rank = torch.arange(1, change.shape[1] + 1, device=change.device, dtype=magnitude.dtype)
+    support = (ordered * rank > excess).sum(1, keepdim=True).clamp_min(1)
+    threshold = (excess.gather(1, support - 1) / support).clamp_min(0)
+    return change.sign() * (magnitude - threshold).clamp_min(0).to(change.dtype)
