@@ -1,0 +1,99 @@
+"""Networks by name. Each family lies in a file of its own, and has one line a model in the catalogue."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from robustkpca.registry import Entry
+
+_DEIT = "Touvron et al. 2021"
+_KPCA = "Teo and Nguyen 2024"
+
+CATALOGUE: dict[str, Entry] = {
+    "softmax_vit_tiny": Entry(
+        "robustkpca.models.vit:softmax_vit_tiny",
+        "vision transformer (DeiT), softmax attention, 5.7 million parameters",
+        _DEIT,
+        ("vit", "softmax", "tiny"),
+    ),
+    "softmax_vit_small": Entry(
+        "robustkpca.models.vit:softmax_vit_small",
+        "vision transformer (DeiT), softmax attention, 22 million parameters",
+        _DEIT,
+        ("vit", "softmax", "small"),
+    ),
+    "softmax_vit_base": Entry(
+        "robustkpca.models.vit:softmax_vit_base",
+        "vision transformer (DeiT), softmax attention, 87 million parameters",
+        _DEIT,
+        ("vit", "softmax", "base"),
+    ),
+    "symvit_tiny": Entry(
+        "robustkpca.models.vit:symvit_tiny",
+        "vision transformer whose keys are its queries, 5.3 million parameters",
+        _KPCA,
+        ("vit", "symmetric", "tiny"),
+    ),
+    "symvit_small": Entry(
+        "robustkpca.models.vit:symvit_small",
+        "vision transformer whose keys are its queries, 20 million parameters",
+        _KPCA,
+        ("vit", "symmetric", "small"),
+    ),
+    "symvit_base": Entry(
+        "robustkpca.models.vit:symvit_base",
+        "vision transformer whose keys are its queries, 79 million parameters",
+        _KPCA,
+        ("vit", "symmetric", "base"),
+    ),
+    "rpc_symvit_tiny": Entry(
+        "robustkpca.models.vit:rpc_symvit_tiny",
+        "SymViT-tiny with RPC attention (principal component pursuit) in chosen layers",
+        _KPCA,
+        ("vit", "symmetric", "rpc", "tiny"),
+    ),
+    "rpc_symvit_small": Entry(
+        "robustkpca.models.vit:rpc_symvit_small",
+        "SymViT-small with RPC attention (principal component pursuit) in chosen layers",
+        _KPCA,
+        ("vit", "symmetric", "rpc", "small"),
+    ),
+    "rpc_symvit_base": Entry(
+        "robustkpca.models.vit:rpc_symvit_base",
+        "SymViT-base with RPC attention (principal component pursuit) in chosen layers",
+        _KPCA,
+        ("vit", "symmetric", "rpc", "base"),
+    ),
+    "softmax_vit_digits": Entry(
+        "robustkpca.models.digits:softmax_vit_digits",
+        "small softmax vision transformer for 8x8 digits, with bundled weights",
+        _DEIT,
+        ("vit", "softmax", "digits", "bundled"),
+    ),
+    "symvit_digits": Entry(
+        "robustkpca.models.digits:symvit_digits",
+        "small symmetric vision transformer for 8x8 digits, with bundled weights",
+        _KPCA,
+        ("vit", "symmetric", "digits", "bundled"),
+    ),
+    "rpc_symvit_digits": Entry(
+        "robustkpca.models.digits:rpc_symvit_digits",
+        "small RPC vision transformer for 8x8 digits, with bundled weights",
+        _KPCA,
+        ("vit", "symmetric", "rpc", "digits", "bundled"),
+    ),
+}
+
+_WHERE = {
+    "create_model": "robustkpca.models.factory",
+    "list_models": "robustkpca.models.factory",
+    "load_model": "robustkpca.models.loading",
+}
+__all__ = ["CATALOGUE", "create_model", "list_models", "load_model"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'robustkpca.models' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

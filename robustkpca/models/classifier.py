@@ -1,0 +1,146 @@
+"""A network as attacks and judges see it: [0, 1] images in, logits out, nothing else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from robustkpca.adversary import Loss
+from robustkpca.errors import BadValue
+from robustkpca.preprocessing import Preprocessing
+from robustkpca.specs import ModelSpec
+
+ROWS = 8
+"""Every pass holds a multiple of this many images, the last one repeated as padding.
+
+Matrix kernels choose their order of summation by the number of rows. In multiples of eight the CPU kernels of torch give
+each image the same bits whatever its company (``benchmarks/batch_invariance.py`` measures it), which is what makes
+verdicts independent of the batch size.
+"""
+
+
+class TorchClassifier:
+    """A `torch.nn.Module` behind the protocol of attacks.
+
+    Normalisation happens inside. Large batches are split into micro-batches, so that a caller may hold many images while
+    memory stays bounded. Inputs are cast to the dtype of the network, logits and gradients come back in float32, or in
+    float64 where the network or the images are.
+
+    Args:
+        network: Maps images ``(N, C, H, W)``, normalised as in ``spec``, to logits ``(N, K)``.
+        spec: What it is.
+        batch_size: Most images of one pass; rounded up to a multiple of `ROWS`.
+        device: Where it runs.
+    """
+
+    def __init__(
+        self, network: nn.Module, spec: ModelSpec, *, batch_size: int = 32, device: str | torch.device = "cpu"
+    ) -> None:
+        if batch_size < 1:
+            raise BadValue(f"batch size is {batch_size}; expected at least 1")
+        self.network = network
+        self.spec = spec
+        self.batch_size = -(-batch_size // ROWS) * ROWS
+        self.device = torch.device(device)
+        self.dtype = _dtype(network)
+        self._affine = _affine(spec.preprocessing, self.device)
+
+    def normalised(self) -> TorchClassifier:
+        """Return the same network for images that are normalised already, as the ``published`` protocol attacks it."""
+        preprocessing = replace(self.spec.preprocessing, mean=(), std=())
+        return TorchClassifier(
+            self.network,
+            replace(self.spec, preprocessing=preprocessing),
+            batch_size=self.batch_size,
+            device=self.device,
+        )
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Return ``(images - mean) / std``, as the network receives them."""
+        if self._affine is None:
+            return images
+        mean, std = (value.to(images.device, images.dtype) for value in self._affine)
+        return (images - mean) / std
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return ``(N, K)`` for images ``(N, C, H, W)`` in [0, 1], without a graph."""
+        with torch.no_grad():
+            parts = [self._forward(part)[:count] for part, count, _ in self._micro_batches(images)]
+        return torch.cat(parts).to(images.device)
+
+    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+        """Return the logits ``(N, K)`` and the gradient of each image's loss, shaped like ``images``."""
+        values, gradients = [], []
+        for part, count, index in self._micro_batches(images):
+            part = part.detach().requires_grad_(True)
+            with torch.enable_grad():
+                logits = self._forward(part)
+                total = loss.narrow(index)(logits).sum()
+            (gradient,) = torch.autograd.grad(total, part)
+            values.append(logits.detach()[:count])
+            gradients.append(gradient[:count])
+        return torch.cat(values).to(images.device), torch.cat(gradients).to(images.device)
+
+    def _micro_batches(self, images: Tensor) -> Iterator[tuple[Tensor, int, Tensor]]:
+        """Yield padded parts, how many of their rows are real, and the positions of all their rows."""
+        for start in range(0, len(images), self.batch_size):
+            count = min(self.batch_size, len(images) - start)
+            padded = -(-count // ROWS) * ROWS
+            index = torch.arange(start, start + padded).clamp_max(start + count - 1)
+            part = images[start : start + count] if padded == count else images[index.to(images.device)]
+            yield part.to(self.device), count, index
+
+    def _forward(self, images: Tensor) -> Tensor:
+        logits = self.network(self.normalise(images).to(self.dtype))
+        if isinstance(logits, tuple | list):
+            logits = logits[0]
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):
+            shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise BadValue(
+                f"model {self.spec.label}: the output is {shape} for {len(images)} images; expected logits (N, classes)"
+            )
+        return logits.to(torch.promote_types(torch.float32, torch.promote_types(images.dtype, logits.dtype)))
+
+    @contextmanager
+    def evaluating(self) -> Iterator[TorchClassifier]:
+        """Hold the network in eval mode, and afterwards restore modes, buffers, gradient flags and the global generators."""
+        modes = {module: module.training for module in self.network.modules()}
+        flags = {parameter: parameter.requires_grad for parameter in self.network.parameters()}
+        buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            try:
+                self.network.eval()
+                for parameter in flags:
+                    parameter.requires_grad_(False)
+                yield self
+            finally:
+                for module, mode in modes.items():
+                    module.training = mode
+                for parameter, flag in flags.items():
+                    parameter.requires_grad_(flag)
+                with torch.no_grad():
+                    for name, buffer in self.network.named_buffers():
+                        if name in buffers:
+                            buffer.copy_(buffers[name])
+
+
+def _dtype(network: nn.Module) -> torch.dtype:
+    for parameter in network.parameters():
+        if parameter.is_floating_point():
+            return parameter.dtype
+    return torch.get_default_dtype()
+
+
+def _affine(preprocessing: Preprocessing, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    if not preprocessing.mean:
+        return None
+    mean, std = (
+        torch.tensor(v, dtype=torch.float64, device=device).view(1, -1, 1, 1)
+        for v in (preprocessing.mean, preprocessing.std)
+    )
+    return mean, std

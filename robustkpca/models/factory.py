@@ -1,0 +1,125 @@
+"""A name becomes a network: from the registry, from timm, or from a user's file. Importing this imports no torch."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from robustkpca.calls import Call, Value, complete, format_value, parse_value
+from robustkpca.errors import BadValue, Unusable
+from robustkpca.models.announced import announced_preprocessing
+from robustkpca.registry import entries, find
+
+if TYPE_CHECKING:  # annotations only: the command line must list models without importing torch
+    from torch import nn
+
+TIMM = "timm/"
+FILE = ".py:"
+
+
+def create_model(name: str, **overrides: Any) -> nn.Module:
+    """Build a network with initial weights, the same ones every time.
+
+    The weights are drawn under seed 0, and the global generators of torch, numpy and Python are left as they were. The
+    result is the bare network: it expects images normalised as its ``preprocessing`` says.
+
+    Args:
+        name: A name of the registry, ``timm/<name>``, or ``path/to/file.py:function``, each with or without arguments:
+            ``rpc_symvit_tiny(iterations=6,layers=0)``.
+        **overrides: Further arguments; they win over those in ``name``.
+
+    Returns:
+        The network with four attributes: ``preprocessing``; ``canonical_name``, its name with all arguments (for timm and
+        for files, those that were given); ``label``, its name with the arguments that were given; ``code_origin``,
+        ``package==version``, or ``sha256:`` and the digest of the file.
+
+    Raises:
+        UnknownName: If nothing has that name, or an argument is unknown.
+        BadValue: If an argument cannot be used.
+        Unusable: If a plug-in or a file fails.
+    """
+    from robustkpca.models.initialisation import reproducible
+
+    file, call = _parsed(name)
+    given = call.with_arguments(**{argument: _value(argument, value) for argument, value in overrides.items()})
+    with reproducible():
+        if file:
+            model, full, origin = _from_file(file, given)
+        elif given.name.startswith(TIMM):
+            model, full, origin = _from_timm(given)
+        else:
+            model, full, origin = _from_registry(given)
+    described: dict[str, Any] = {
+        "preprocessing": announced_preprocessing(model, given.name),
+        "canonical_name": f"{file}{full}",
+        "label": f"{file}{given}",
+        "code_origin": origin,
+    }
+    for attribute, value in described.items():
+        setattr(model, attribute, value)
+    return model
+
+
+def list_models(pattern: str = "") -> list[str]:
+    """List the names of models, sorted.
+
+    Args:
+        pattern: A part of the name, or a pattern with ``*``. The models of timm are listed only if it starts with ``timm/``.
+    """
+    if pattern.startswith(TIMM):
+        import timm
+
+        return [f"{TIMM}{name}" for name in timm.list_models() if _matches(name, pattern.removeprefix(TIMM))]
+    return [name for name in sorted(entries("models")) if _matches(name, pattern)]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) if any(sign in pattern for sign in "*?[") else pattern in name
+
+
+def _parsed(name: str) -> tuple[str, Call]:
+    """Split off the path of a file, which may hold any character, from the name and its arguments."""
+    path, separator, rest = name.strip().partition(FILE)
+    return (path + separator, Call.parse(rest)) if separator else ("", Call.parse(path))
+
+
+def _value(argument: str, value: Any) -> Value:
+    """Bring an argument from Python to what its text would be read as."""
+    value = tuple(value) if isinstance(value, list) else value
+    try:
+        read = parse_value(format_value(value))
+    except BadValue:
+        read = ()
+    if read != value:
+        raise BadValue(f"{argument} is {value!r}; expected a number, a truth value, None, a word, or a list of these")
+    return read
+
+
+def _from_registry(given: Call) -> tuple[nn.Module, Call, str]:
+    entry = find("models", given.name)
+    function = entry.load()
+    full = complete(given, function, "model")
+    model = function(**full.arguments)
+    if not callable(getattr(model, "state_dict", None)):
+        raise Unusable(
+            f"model {given.name} from {entry.origin}: the result is a {type(model).__name__}, not an nn.Module"
+        )
+    return model, full, entry.origin
+
+
+def _from_timm(given: Call) -> tuple[nn.Module, Call, str]:
+    import timm
+
+    from robustkpca.models.timm_models import create
+
+    arguments = {name: value for name, value in given.arguments.items() if (name, value) != ("pretrained", False)}
+    model = create(given.name, **arguments)
+    return model, Call(given.name, arguments), f"timm=={timm.__version__}"
+
+
+def _from_file(file: str, given: Call) -> tuple[nn.Module, Call, str]:
+    from robustkpca.models.file_models import create, source_digest, split_reference
+
+    reference = f"{file}{given.name}"
+    digest = source_digest(split_reference(reference)[0])
+    return create(reference, **given.arguments), given, f"sha256:{digest}"
