@@ -1,0 +1,147 @@
+"""Image files as a data set: decoded when asked for, by a few threads."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from robustkpca.data.digest import files_digest
+from robustkpca.data.folder import short_name
+from robustkpca.errors import BadValue
+from robustkpca.preprocessing import Preprocessing
+from robustkpca.specs import DataSpec
+
+DECODERS = min(8, os.cpu_count() or 1)
+_DAMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError)
+_DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow clips these to 255 instead of scaling them
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Labelled image files below one folder; a `Dataset`.
+
+    Args:
+        spec: What was found.
+        root: The folder that the ids are relative to.
+        ids: Paths of the samples, with ``/``.
+        labels: One class per sample, from 0.
+        class_names: One name per class.
+        notices: Choices made while the layout was recognised.
+    """
+
+    spec: DataSpec
+    root: Path
+    ids: tuple[str, ...]
+    labels: tuple[int, ...]
+    class_names: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+    def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
+        """Decode some of the images; see `Dataset.read`."""
+        if not len(positions):
+            raise BadValue(f"data {self.spec.name!r}: no positions to read; expected at least one")
+        paths = [self.root / self.ids[position] for position in positions]
+        with ThreadPoolExecutor(min(len(paths), DECODERS)) as pool:
+            pixels = list(pool.map(lambda path: decoded(path, preprocessing), paths))
+        if preprocessing.crop is None:
+            first = self.root / self.ids[0]
+            _refuse_other_sizes(first, _shape(first, preprocessing), paths, pixels)
+        return torch.stack(pixels).float().div_(255)
+
+
+def image_files(
+    root: Path,
+    layout: str,
+    samples: Sequence[tuple[str, int]],
+    class_names: Sequence[str],
+    notices: Sequence[str] = (),
+) -> ImageFiles:
+    """Make a data set of files and their labels, and take its fingerprint.
+
+    Args:
+        root: The folder that the ids are relative to.
+        layout: How the folder was recognised.
+        samples: Id and class of every sample.
+        class_names: One name per class.
+        notices: Choices made while the layout was recognised.
+
+    Raises:
+        BadValue: If a file cannot be read, or its name cannot be written down.
+    """
+    ids = tuple(sample_id for sample_id, _ in samples)
+    labels = tuple(label for _, label in samples)
+    for sample_id in ids:
+        if sample_id.splitlines() != [sample_id] or _undecodable(sample_id):
+            raise BadValue(f"file name {sample_id!r} below {str(root)!r} is not one line of UTF-8; rename the file")
+    digest, digest_of = files_digest(root, ids, labels)
+    spec = DataSpec(short_name(root), layout, len(ids), len(class_names), digest, digest_of, str(root))
+    return ImageFiles(spec, root, ids, labels, tuple(class_names), tuple(notices))
+
+
+def decoded(path: Path, preprocessing: Preprocessing) -> Tensor:
+    """Decode one file.
+
+    Args:
+        path: An image file of any format that Pillow knows.
+        preprocessing: Resize, crop and channels are applied.
+
+    Returns:
+        ``(C, H, W)``, uint8.
+
+    Raises:
+        BadValue: If the file is damaged, has more than 8 bits per channel, or is smaller than the crop.
+    """
+    try:
+        with Image.open(path) as image:
+            image.load()
+    except UnidentifiedImageError:
+        raise BadValue(f"image {str(path)!r} is not an image ({_sign(path)}); replace or remove the file") from None
+    except _DAMAGE as error:
+        raise BadValue(f"image {str(path)!r} cannot be decoded: {error}; replace or remove the file") from None
+    if image.mode in _DEEP_MODES:
+        raise BadValue(f"image {str(path)!r} has mode {image.mode}; expected 8 bits per channel: convert the file")
+    try:
+        return preprocessing.apply(image)
+    except BadValue as error:
+        raise BadValue(f"{str(path)!r}: {error}; mend it with --preprocessing, such as 'resize=256,crop=224'") from None
+
+
+def _undecodable(name: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _sign(path: Path) -> str:
+    """Say what a file that is no image seems to be."""
+    with path.open("rb") as file:
+        start = file.read(64).lstrip().lower()
+    if not start:
+        return "it is empty"
+    if start.startswith(b"version https://git-lfs"):
+        return "it is a Git LFS pointer"
+    if start.startswith((b"<!doctype", b"<html")):
+        return "it is an HTML page"
+    return "no known format"
+
+
+@lru_cache(maxsize=256)
+def _shape(path: Path, preprocessing: Preprocessing) -> torch.Size:
+    return decoded(path, preprocessing).shape
+
+
+def _refuse_other_sizes(first: Path, shape: torch.Size, paths: Sequence[Path], pixels: Sequence[Tensor]) -> None:
+    for path, image in zip(paths, pixels, strict=True):
+        if image.shape != shape:
+            one, other = (f"{size[2]}x{size[1]}" for size in (shape, image.shape))
+            raise BadValue(
+                f"images differ in size: {str(first)!r} is {one}, {str(path)!r} is {other}; "
+                "set a crop with --preprocessing, such as 'resize=256,crop=224'"
+            )
