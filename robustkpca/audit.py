@@ -1,0 +1,115 @@
+"""The checks that keep a misleading row out of a table; all of them before the first gradient step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustkpca.adversary import Keep, Loss, lifted
+from robustkpca.budget import Budget
+from robustkpca.draws import Draws
+from robustkpca.errors import Unusable, UserError
+from robustkpca.models.classifier import TorchClassifier
+
+CHECKED = 8
+"""How many images the checks look at."""
+
+
+def check_model(model: TorchClassifier, images: Tensor, classes: int | None = None) -> list[str]:
+    """Check what a model makes of a few images of the data set.
+
+    Args:
+        model: In whatever mode; it is the same afterwards.
+        images: ``(N, C, H, W)``, float32, in [0, 1]; a few suffice.
+        classes: Classes of the data set, ``None`` where unknown.
+
+    Returns:
+        Remarks that belong in the header of every shard, such as ``random output``.
+
+    Raises:
+        Unusable: If the model cannot take the images, gives no finite logits, gives probabilities, has another number of
+            classes than the data, or normalises twice.
+    """
+    name = model.spec.label
+    images = images[:CHECKED].to(model.device)
+    _check_normalisation(model)
+    with model.evaluating():
+        try:
+            logits = model.logits(images)
+        except UserError:
+            raise
+        except Exception as error:  # whatever the network says against the images
+            shape = "x".join(map(str, images.shape[1:]))
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise Unusable(
+                f"model {name} cannot take images of {shape} (channels x height x width): {reason}. "
+                f"Its preprocessing is {model.spec.preprocessing}; change it with --preprocessing"
+            ) from error
+        again = model.logits(images)
+    if not bool(logits.isfinite().all()):
+        raise Unusable(
+            f"model {name} gives NaN or infinite logits for clean images; expected finite logits. Are the weights whole?"
+        )
+    if classes is not None and logits.shape[1] != classes:
+        raise Unusable(
+            f"model {name} has {logits.shape[1]} outputs, the data set {classes} classes; "
+            f"expected the same number. Load the model with num_classes={classes}, or choose other data"
+        )
+    sums = logits.double().sum(1)
+    if logits.shape[1] > 1 and bool(((logits >= 0).all(1) & ((sums - 1).abs() < 1e-3)).all()):
+        raise Unusable(f"model {name} gives probabilities; expected logits. Remove its final softmax")
+    return [] if torch.equal(logits, again) else ["random output: one pass does not settle a verdict, use EOT"]
+
+
+def _check_normalisation(model: TorchClassifier) -> None:
+    """Refuse a network that holds the very mean that its preprocessing subtracts already."""
+    mean = model.spec.preprocessing.mean
+    if not mean:
+        return
+    wanted = torch.tensor(mean, dtype=torch.float64)
+    for name, buffer in model.network.named_buffers():
+        if buffer.numel() == len(mean) and torch.allclose(buffer.detach().double().cpu().flatten(), wanted, atol=1e-3):
+            raise Unusable(
+                f"model {model.spec.label} would normalise twice: its buffer {name!r} holds the mean of its preprocessing. "
+                "Drop one of them, for instance with --preprocessing 'mean=[],std=[]'"
+            )
+
+
+def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any]) -> None:
+    """Run an attack's first step on a model of four pixels, so that wrong options are found before anything is computed.
+
+    Args:
+        attack: As in the registry.
+        budget: As in the threat.
+        options: As in the threat.
+
+    Raises:
+        UserError: What the attack says of its options. Other errors are left for the real run.
+    """
+    images, labels = torch.full((2, 1, 2, 2), 0.5), torch.tensor([0, 1])
+    draws = Draws.of(["0", "1"], seed=0, threat="rehearsal")
+    try:
+        proposals = lifted(attack)(_FourPixels(), images, labels, budget=budget, draws=draws, **options)
+        next(proposals)
+        proposals.send(Keep(torch.tensor([True, True])))
+    except UserError:
+        raise
+    except Exception:  # a toy model may not be what the attack is made for
+        return
+
+
+class _FourPixels:
+    """The smallest model: two logits that are sums of two pixels each."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        return images.reshape(len(images), 2, -1).sum(2)
+
+    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            images = images.detach().requires_grad_(True)
+            logits = self.logits(images)
+            (gradient,) = torch.autograd.grad(loss(logits).sum(), images)
+        return logits.detach(), gradient

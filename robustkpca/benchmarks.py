@@ -1,0 +1,63 @@
+"""What `score` runs when it is not told: data, models and board that belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from robustkpca import registry
+from robustkpca.registry import Entry
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Data with the models and the board that are shown on it.
+
+    Args:
+        name: As in the registry.
+        data: What `robustkpca.data.open_data` opens; empty where the user has to give a folder.
+        models: Scored where the user names none.
+        board: Its threats are run where the user names none.
+        task: What is measured.
+    """
+
+    name: str
+    data: str
+    models: tuple[str, ...]
+    board: str
+    task: str = "classification"
+
+
+DIGITS = Benchmark("digits", "digits", ("softmax_vit_digits", "symvit_digits", "rpc_symvit_digits"), "quick")
+IMAGENET = Benchmark("imagenet", "", (), "linf")
+CIFAR10 = Benchmark("cifar10", "", (), "linf")
+
+CATALOGUE = {
+    "digits": Entry(
+        "robustkpca.benchmarks:DIGITS",
+        "540 handwritten digits of 8 x 8 pixels with three bundled models; nothing to download",
+        "Alpaydin and Kaynak 1998, UCI; as shipped by scikit-learn",
+        ("images", "bundled"),
+    ),
+    "imagenet": Entry(
+        "robustkpca.benchmarks:IMAGENET",
+        "ImageNet validation photos in folders named by wnid, also when only some are there; needs --data",
+        "Russakovsky et al. 2015",
+        ("images",),
+    ),
+    "cifar10": Entry(
+        "robustkpca.benchmarks:CIFAR10",
+        "CIFAR-10 test images in class folders or as npy/npz; needs --data",
+        "Krizhevsky 2009",
+        ("images",),
+    ),
+}
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """Return a registered benchmark.
+
+    Raises:
+        UnknownName: If there is none of that name.
+    """
+    benchmark: Benchmark = registry.find("benchmarks", name).load()
+    return benchmark

@@ -1,0 +1,293 @@
+"""The verbs of the command line: options become values, one function of the library runs, the result is printed.
+
+Nothing here imports torch before a model has to run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from robustkpca import registry
+from robustkpca.errors import BadValue, UserError
+
+if TYPE_CHECKING:  # annotations only: they import pandas or torch
+    from collections.abc import Sequence
+
+    from robustkpca.leaderboard import Table
+
+KINDS = {
+    "models": "models",
+    "attacks": "attacks",
+    "corruptions": "corruptions",
+    "benchmarks": "benchmarks",
+    "boards": "leaderboards",
+}
+DONE, INCOMPLETE, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Greedy(click.Command):
+    """Lets ``--threats`` take every word up to the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        position = 0
+        while position < len(args):
+            if args[position] != "--threats":
+                spread.append(args[position])
+                position += 1
+                continue
+            position += 1
+            start = position
+            while position < len(args) and not args[position].startswith("-"):
+                spread += ["--threats", args[position]]
+                position += 1
+            if start == position:
+                raise click.UsageError("--threats needs at least one threat or board, such as 'pgd@linf:8/255'", ctx)
+        return super().parse_args(ctx, spread)
+
+
+def main() -> None:
+    """Run the command line, and turn every outcome into its exit code."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("robustkpca: %(message)s"))
+    logging.getLogger("robustkpca").addHandler(handler)
+    try:
+        sys.exit(cli.main(standalone_mode=False) or DONE)
+    except UserError as error:
+        _complain(str(error), WRONG_INPUT)
+    except click.ClickException as error:
+        _complain(error.format_message(), WRONG_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted; the same command continues where it stopped", INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(DONE)
+
+
+def _complain(message: str, code: int) -> None:
+    print(f"robustkpca: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="robustkpca", prog_name="robustkpca")
+def cli() -> None:
+    """Evaluate the robustness of PyTorch models, sample by sample.
+
+    \b
+    robustkpca score                                     the bundled models on the bundled digits
+    robustkpca score timm/resnet18 --checkpoint r18.pth --benchmark imagenet --data /data/imagenet --threats linf
+    robustkpca leaderboard --format markdown             the table of what ./results holds
+    """
+
+
+@cli.command(cls=_Greedy)
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--checkpoint", metavar="FILE", help="Weights of the one MODEL: .pth, .pt or .safetensors.")
+@click.option("--use-ema", is_flag=True, help="Take the averaged weights of the checkpoint.")
+@click.option(
+    "--preprocessing",
+    metavar="TEXT",
+    help="Change the model's own, e.g. 'resize=256,crop=224,mean=[0,0,0],std=[1,1,1]'.",
+)
+@click.option(
+    "--dtype", type=click.Choice(["float32", "float64", "float16", "bfloat16"]), help="Precision of the passes."
+)
+@click.option("--benchmark", metavar="NAME", help="Data, models and board that belong together; default digits.")
+@click.option("--data", metavar="DIR", help="A folder of images, or an npy/npz file.")
+@click.option(
+    "--threats",
+    multiple=True,
+    metavar="NAME|TEXT ...",
+    help="Boards or threats, e.g. linf, or clean 'pgd(steps=50)@linf:8/255'.",
+)
+@click.option(
+    "--protocol", type=click.Choice(["pixel", "published"]), help="For threats that do not say; default pixel."
+)
+@click.option("--limit", type=int, metavar="N", help="Only N samples, chosen by a hash of their ids.")
+@click.option("--seed", type=int, metavar="S", help="Key of the random streams; default 0.")
+@click.option("--batch-size", metavar="N|auto", help="Most images of one pass; results do not depend on it.")
+@click.option("--shard-size", type=int, metavar="N", help="Samples that are written at once; default 256.")
+@click.option("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default cpu.")
+@click.option("--config", metavar="FILE", help="YAML with the same names; options on the command line win.")
+@click.option(
+    "--out", default="results", show_default=True, metavar="DIR", help="Results folder; what it holds is not run again."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, **options: Any) -> int:
+    """Score MODELs under threats and print the leaderboard.
+
+    \b
+    robustkpca score
+    robustkpca score symvit_digits 'rpc_symvit_digits(iterations=6)' --threats clean pgd@linf:0.1
+    robustkpca score net.py:build --checkpoint net.pth --data photos/ --threats linf --limit 500
+    robustkpca score 'timm/vit_tiny_patch16_224' --benchmark imagenet --data imagenet/ --threats published/pgd@linf:6/255
+    """
+    from robustkpca.matrix import Matrix
+
+    folder = Path(out)
+    if folder.suffix in (".json", ".csv", ".md"):
+        raise BadValue(
+            f"--out {out}: expected a results folder; write a table with 'robustkpca leaderboard --out {out}'"
+        )
+    matrix = Matrix.of(config or "options", **_merged(models, config, options))
+    from robustkpca.progress import TerminalReporter
+
+    with TerminalReporter(quiet=quiet) as reporter:
+        from robustkpca.evaluation import run_matrix
+
+        run = run_matrix(matrix, folder, reporter)
+    from robustkpca.leaderboard import leaderboard as fill
+
+    tables = fill(run.frame(), run.board)
+    _print(tables, "json" if as_json else "")
+    whole = all(cell.value is not None for table in tables for row in table.rows for cell in row.cells)
+    if not whole:
+        print("robustkpca: some cells have no value; 'robustkpca show' lists why", file=sys.stderr)
+    return DONE if whole else INCOMPLETE
+
+
+def _merged(models: tuple[str, ...], config: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the matrix: those of the config file, replaced by what the command line names."""
+    from robustkpca.matrix import Matrix
+
+    values = Matrix.read(config) if config else {}
+    model_options = {name: options.pop(name) for name in ("checkpoint", "use_ema", "preprocessing", "dtype")}
+    model_options = {name: value for name, value in model_options.items() if value}
+    values |= {name: value for name, value in options.items() if value not in (None, ())}
+    if models:
+        values["models"] = [{"name": name} for name in models]
+    if model_options.get("checkpoint") and len(models) != 1:
+        raise BadValue(
+            f"--checkpoint belongs to one MODEL, got {len(models)}; give several models their own in --config"
+        )
+    if model_options:
+        if not models:
+            raise BadValue(f"--{next(iter(model_options)).replace('_', '-')} belongs to a MODEL; name one")
+        values["models"] = [choice | model_options for choice in values["models"]]
+    return values
+
+
+@cli.command()
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@click.option("--board", metavar="NAME", help="A registered board; without it one column for each threat.")
+@click.option(
+    "--format", "form", default="markdown", show_default=True, metavar="FORMAT", help="markdown, csv or json."
+)
+@click.option("--out", metavar="FILE", help="Write here instead of printing.")
+def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str | None) -> None:
+    """Print the leaderboard of what results folders hold; ./results where none is named.
+
+    \b
+    robustkpca leaderboard --format markdown
+    robustkpca leaderboard results --board quick --format csv --out quick.csv
+    """
+    from robustkpca.formats import render
+    from robustkpca.leaderboard import leaderboard as fill
+    from robustkpca.store import read
+
+    text = render(fill(read(*(folders or ("results",))), board), form)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(out).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
+
+
+@cli.command("list")
+@click.argument("kind", type=click.Choice(["models", "threats", "attacks", "corruptions", "benchmarks", "boards"]))
+@click.argument("pattern", default="")
+@click.option("--tag", metavar="TAG", help="Only entries with this tag.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
+    """List what is registered, with a line on each; PATTERN filters by name.
+
+    \b
+    robustkpca list models
+    robustkpca list attacks --tag gradient
+    robustkpca list models timm/vit
+    """
+    rows = [
+        {"name": name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags), "from": entry.origin}
+        for name, entry in _entries(kind, pattern).items()
+        if pattern.lower() in name.lower() and (tag is None or tag in entry.tags)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        raise BadValue(
+            f"no {kind} match {pattern!r}{f' with tag {tag!r}' if tag else ''}; 'robustkpca list {kind}' shows all"
+        )
+    lines = [[str(row[field]) for field in ("name", "summary", "source")] + [" ".join(row["tags"])] for row in rows]
+    _grid(["name", "what it is", "source", "tags"], lines)
+
+
+def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
+    if kind == "models" and pattern.startswith("timm/"):
+        from robustkpca.models import list_models
+
+        return {name: registry.Entry("", "architecture of timm", "timm", ("timm",)) for name in list_models(pattern)}
+    if kind == "threats":
+        clean = {"clean": registry.Entry("", "the samples as they are", "", ("baseline",))}
+        return clean | registry.entries("attacks") | registry.entries("corruptions")
+    return registry.entries(KINDS[kind])
+
+
+@cli.command()
+@click.argument("folder", default="results", metavar="[DIR]")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show(folder: str, as_json: bool) -> None:
+    """Show what a results folder holds and what is missing."""
+    from robustkpca.summary import summary
+
+    rows = summary(folder)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    titles = list(rows[0])
+    _grid(titles, [[str(row[title]) for title in titles] for row in rows])
+
+
+def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a plain table; only a terminal wraps it."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(*titles, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        grid.add_row(*(Text(text) for text in row))
+    Console(width=None if sys.stdout.isatty() else 240).print(grid)
+
+
+def _print(tables: Sequence[Table], form: str) -> None:
+    """Print tables: drawn on a terminal, markdown elsewhere, or in the form asked for."""
+    from robustkpca.formats import caption, cells, header, render
+
+    if form or not sys.stdout.isatty():
+        click.echo(render(tables, form or "markdown"), nl=False)
+        return
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console = Console()
+    for table in tables:
+        grid = Grid(title=f"{table.board.title}: {table.data_name}", title_justify="left", title_style="bold")
+        for index, title in enumerate(header(table)):
+            grid.add_column(Text(title), justify="left" if index == 1 else "right")
+        for texts in cells(table):
+            grid.add_row(*(Text(text) for text in texts))
+        console.print(grid)
+        for line in caption(table):
+            console.print(Text(line, style="dim"))

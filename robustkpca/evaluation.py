@@ -1,0 +1,309 @@
+"""The Python entry points that run something: attack a batch, score a matrix."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from robustkpca import registry
+from robustkpca.audit import check_model, rehearse
+from robustkpca.benchmarks import find_benchmark
+from robustkpca.data import open_data
+from robustkpca.data.dataset import Dataset
+from robustkpca.data.inputs import checked_images, checked_labels
+from robustkpca.data.selection import selection
+from robustkpca.errors import BadValue, Unusable
+from robustkpca.leaderboard import Board, board_of, find_board
+from robustkpca.matrix import Matrix, ModelChoice
+from robustkpca.models.classifier import TorchClassifier
+from robustkpca.models.loading import load_model, wrap
+from robustkpca.progress import Reporter
+from robustkpca.records import Verdict
+from robustkpca.runner import Shard, plan, run
+from robustkpca.store import ResultStore
+from robustkpca.tasks.classification import judge_threat
+from robustkpca.threats import Protocol, ThreatModel
+
+if TYPE_CHECKING:  # annotations only
+    import pandas
+
+log = logging.getLogger(__name__)
+
+_HELD_BYTES = 2 << 30
+"""Checked models stay loaded until they have this size together; further ones are loaded again when their turn comes."""
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What became of a batch; one entry per image, in the order given.
+
+    Args:
+        verdicts: See `Verdict`.
+        images: ``(N, C, H, W)``, the image that decided; normalised ones under the ``published`` protocol.
+        predictions: ``(N,)``, int64, the class of the deciding image.
+        clean_predictions: ``(N,)``, int64, the class of the image as given.
+        distances: ``(N,)`` size of the change in the norm of the budget.
+        forwards: ``(N,)``, int64, forward passes spent.
+        backwards: ``(N,)``, int64, backward passes spent.
+        details: Why a verdict is ``INVALID`` or ``FAILED``; empty otherwise.
+        flags: Remarks about the model.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    images: Tensor
+    predictions: Tensor
+    clean_predictions: Tensor
+    distances: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    details: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+
+    @property
+    def robust_accuracy(self) -> float:
+        """``SURVIVED`` / all."""
+        return self._count(Verdict.SURVIVED) / len(self.verdicts)
+
+    @property
+    def success_rate(self) -> float:
+        """``BROKEN`` / (``BROKEN`` + ``SURVIVED``), the share of the correctly classified; NaN where there are none."""
+        broken, survived = self._count(Verdict.BROKEN), self._count(Verdict.SURVIVED)
+        return broken / (broken + survived) if broken + survived else float("nan")
+
+    def _count(self, verdict: Verdict) -> int:
+        return sum(one is verdict for one in self.verdicts)
+
+
+def attack(
+    model: nn.Module | Callable[[Tensor], Tensor] | TorchClassifier | str,
+    images: Tensor,
+    labels: Tensor,
+    threat: ThreatModel | str,
+    *,
+    seed: int = 0,
+    sample_ids: Sequence[str] | None = None,
+    batch_size: int | str = "auto",
+) -> AttackResult:
+    """Attack a batch of images and judge every one.
+
+    Args:
+        model: Any module or function that maps [0, 1] images to logits, a name, or a loaded classifier. Its modes, buffers
+            and gradients are the same afterwards.
+        images: ``(N, C, H, W)`` or ``(N, D)``, float in [0, 1] or uint8. Not changed.
+        labels: ``(N,)``, whole numbers, the true classes.
+        threat: Such as ``pgd(steps=20)@linf:8/255``.
+        seed: Key of the random streams.
+        sample_ids: One text per image, the other part of the key; positions where ``None``.
+        batch_size: Most images of one pass.
+
+    Raises:
+        UserError: If an input cannot be used; the message says how to mend it.
+    """
+    one = threat if isinstance(threat, ThreatModel) else ThreatModel.parse(threat)
+    _rehearse([one])
+    images = checked_images(images, dimensions=(2, 4))
+    labels = checked_labels(labels, len(images))
+    if not len(images):
+        raise BadValue("no images: got a batch of 0; expected at least one")
+    ids = [str(index) for index in range(len(images))] if sample_ids is None else [str(sample) for sample in sample_ids]
+    if len(ids) != len(images) or len(set(ids)) != len(ids):
+        raise BadValue(
+            f"sample_ids: got {len(ids)} ({len(set(ids))} different) for {len(images)} images; expected one each"
+        )
+    if isinstance(model, str):
+        model = load_model(model, batch_size=batch_size)
+    classifier = model if isinstance(model, TorchClassifier) else wrap(model, batch_size=batch_size)
+    flags = check_model(classifier, images)
+    with classifier.evaluating():
+        images, labels = images.to(classifier.device), labels.to(classifier.device)
+        outputs = classifier.logits(images[:1]).shape[1]
+        checked_labels(labels, len(images), outputs)
+        result = judge_threat(classifier, images, labels, one, seed=seed, samples=ids)
+    return AttackResult(
+        tuple(result.verdicts),
+        result.images,
+        result.logits.argmax(1),
+        result.clean_logits.argmax(1),
+        result.distances,
+        result.meter.forwards,
+        result.meter.backwards,
+        tuple(result.details),
+        tuple(flags),
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A matrix with everything found and checked.
+
+    Args:
+        board: The columns that were asked for.
+        models: Ids, in the order asked for.
+        data: The data set.
+        seed: The seed of the run.
+        store: Where the records are.
+    """
+
+    board: Board
+    models: tuple[str, ...]
+    data: Dataset
+    seed: int
+    store: ResultStore
+
+    def frame(self) -> pandas.DataFrame:
+        """Return the records of this run alone, also where the folder holds others."""
+        frame = self.store.frame()
+        mine = frame["model"].isin(self.models) & (frame["data"] == self.data.spec.id) & (frame["seed"] == self.seed)
+        labels = frame["threat_label"].isin(self.board.threats)
+        return frame[mine & labels].reset_index(drop=True)
+
+
+def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = None) -> Run:
+    """Run what is missing of a matrix, and keep the records in a folder.
+
+    Everything that can be checked is checked for all models before the first attack.
+
+    Args:
+        matrix: What to run.
+        folder: Results folder; what it holds already is not run again.
+        reporter: Told about the progress.
+
+    Raises:
+        UserError: If anything cannot be used. What was finished before is kept.
+    """
+    reporter = reporter or Reporter()
+    store = ResultStore(folder)
+    benchmark = find_benchmark(matrix.benchmark)
+    board, threats = _threats(matrix, benchmark.board)
+    _rehearse(threats)
+    choices = matrix.models or tuple(ModelChoice(name=name) for name in benchmark.models)
+    if not choices:
+        raise BadValue(f"no model: benchmark {benchmark.name} has none of its own; name one, such as 'timm/resnet18'")
+    source = matrix.data or benchmark.data
+    if not source:
+        raise BadValue(f"no data: benchmark {benchmark.name} needs a folder; give it with --data DIR")
+    data = open_data(source)
+    positions = selection(data.ids, matrix.limit)
+    loaded = list(_loaded(choices, matrix, data, positions))
+    groups = {}
+    for name, spec_id, _, _ in loaded:
+        if spec_id in groups:
+            raise BadValue(f"model {name} is named twice with the same weights; name it once")
+        groups[spec_id] = plan(store, spec_id, threats, data, positions, seed=matrix.seed, shard_size=matrix.shard_size)
+    missing = {spec_id: _samples(shards) for spec_id, shards in groups.items()}
+    reporter.planned(sum(missing.values()))
+    _keep_config(matrix, store.folder)
+    for (_, spec_id, classifier, flags), choice in zip(loaded, choices, strict=True):
+        if not groups[spec_id]:
+            continue
+        classifier = classifier or _load(choice, matrix)
+        reporter.model(classifier, missing[spec_id])
+        run(
+            classifier,
+            data,
+            groups[spec_id],
+            store,
+            planned=len(positions),
+            flags=flags,
+            progress=reporter.finished,
+        )
+    return Run(board, tuple(groups), data, matrix.seed, store)
+
+
+def score(
+    models: str | Sequence[str | dict[str, Any]] = (),
+    threats: str | Sequence[str] = (),
+    data: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    **options: Any,
+) -> pandas.DataFrame:
+    """Score models under threats, and return one record per (model, threat, sample).
+
+    Args:
+        models: Names, or mappings with the fields of `robustkpca.matrix.ModelChoice`; the benchmark's own where empty.
+        threats: Texts of threats or names of boards; the benchmark's own where empty.
+        data: Folder or file; the benchmark's own where ``None``.
+        out: Results folder, where a second call continues; ``None`` keeps nothing.
+        options: Further fields of `robustkpca.matrix.Matrix`, such as ``benchmark``, ``limit``, ``seed``, ``batch_size``.
+
+    Raises:
+        UserError: If anything cannot be used.
+    """
+    matrix = Matrix.of(
+        "score",
+        models=[models] if isinstance(models, str) else list(models),
+        threats=[threats] if isinstance(threats, str) else list(threats),
+        data=None if data is None else str(data),
+        **options,
+    )
+    if out is not None:
+        return run_matrix(matrix, out).frame()
+    with tempfile.TemporaryDirectory() as folder:
+        return run_matrix(matrix, folder).frame()
+
+
+def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
+    """Return the columns that were asked for and everything they need, each threat once."""
+    protocol = Protocol(matrix.protocol) if matrix.protocol else None
+    texts = matrix.threats or (default,)
+    known = registry.entries("leaderboards")
+    if len(texts) == 1 and texts[0] in known and protocol is not Protocol.PUBLISHED:
+        board = find_board(texts[0])
+        return board, [ThreatModel.parse(text) for text in board.threats]
+    parts: list[str] = []
+    for text in texts:
+        parts += find_board(text).threats if text in known else [text]
+    threats = list(dict.fromkeys(ThreatModel.parse(text, protocol=protocol) for text in parts))
+    return board_of([threat.label for threat in threats]), threats
+
+
+def _rehearse(threats: Sequence[ThreatModel]) -> None:
+    for one in threats:
+        if one.budget is not None:
+            rehearse(one.function(), one.budget, one.call.arguments)
+
+
+def _loaded(
+    choices: Sequence[ModelChoice], matrix: Matrix, data: Dataset, positions: Sequence[int]
+) -> Iterator[tuple[str, str, TorchClassifier | None, list[str]]]:
+    """Load and check every model; yield name, id, the classifier while there is room, and remarks."""
+    held = 0
+    for choice in choices:
+        classifier = _load(choice, matrix)
+        images = data.read(list(positions[:8]), classifier.spec.preprocessing)
+        flags = check_model(classifier, images, data.spec.classes)
+        for flag in flags:
+            log.warning("%s: %s", choice.name, flag)
+        log.info("%s: %s, weights %s", choice.name, classifier.spec.preprocessing, classifier.spec.weights[:12])
+        held += sum(p.numel() * p.element_size() for p in classifier.network.parameters())
+        yield choice.name, classifier.spec.id, classifier if held <= _HELD_BYTES else None, flags
+
+
+def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
+    return load_model(
+        choice.name,
+        choice.checkpoint,
+        matrix.device,
+        use_ema=choice.use_ema,
+        preprocessing=choice.preprocessing,
+        dtype=choice.dtype,
+        batch_size=matrix.batch_size,
+    )
+
+
+def _samples(groups: Sequence[Sequence[Shard]]) -> int:
+    return sum(len(shard.positions) for shards in groups for shard in shards)
+
+
+def _keep_config(matrix: Matrix, folder: Path) -> None:
+    try:
+        matrix.write(folder)
+    except OSError as error:
+        raise Unusable(f"results folder {folder} cannot be written: {error}") from error

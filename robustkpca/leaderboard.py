@@ -1,0 +1,270 @@
+"""Records become a table: a board declares its columns, a table is a view of the records and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy
+
+from robustkpca import registry
+from robustkpca.errors import BadValue
+from robustkpca.records import Verdict
+from robustkpca.statistics import mcnemar, wilson
+
+if TYPE_CHECKING:  # annotations only: pandas is imported by whoever made the frame
+    import pandas
+
+ALPHA = 0.05
+"""Two models are tied where the exact McNemar test does not reject at this level."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a board.
+
+    Args:
+        title: What stands above it.
+        threats: Short texts of threats. With several, a sample counts only if it survives all of them.
+    """
+
+    title: str
+    threats: tuple[str, ...]
+
+    @property
+    def protocol(self) -> str:
+        """``pixel`` or ``published``."""
+        return "published" if self.threats[0].startswith("published/") else "pixel"
+
+    def __post_init__(self) -> None:
+        if len({threat.startswith("published/") for threat in self.threats}) != 1:
+            raise BadValue(
+                f"column {self.title!r} mixes the pixel and the published protocol: {', '.join(self.threats)}"
+            )
+
+
+@dataclass(frozen=True)
+class Board:
+    """What a leaderboard shows.
+
+    Args:
+        name: As in the registry.
+        title: Headline.
+        columns: From left to right.
+        rank_by: Title of the column that orders the rows, empty for the last one.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rank_by: str = ""
+
+    def __post_init__(self) -> None:
+        titles = [column.title for column in self.columns]
+        if self.rank_by and self.rank_by not in titles:
+            raise BadValue(f"board {self.name}: it ranks by {self.rank_by!r}; expected one of {', '.join(titles)}")
+
+    @property
+    def threats(self) -> tuple[str, ...]:
+        """Everything that has to be run for the board, each once."""
+        return tuple(dict.fromkeys(threat for column in self.columns for threat in column.threats))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, or the reason why there is none.
+
+    Args:
+        value: Share of samples that survive, from 0 to 1; ``None`` where samples are missing or cannot be judged.
+        low: Lower end of the 95 % Wilson interval.
+        high: Upper end.
+        count: Samples judged under every threat of the column.
+        expected: Samples that the run was asked for.
+        protocol: How it was attacked and judged.
+        invalid: Samples whose verdict is ``INVALID``.
+        failed: Samples whose verdict is ``FAILED``.
+        flags: Remarks that a reader must see.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+    expected: int
+    protocol: str
+    invalid: int = 0
+    failed: int = 0
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on one data set with one seed.
+
+    Args:
+        model: The model's id.
+        name: Its name, with a part of the id where two rows would have the same.
+        seed: The seed of its records.
+        cells: One per column.
+        rank: Best rank of its tie group; ``None`` where the ranking column has no value.
+        tied: Whether others share the rank.
+    """
+
+    model: str
+    name: str
+    seed: int
+    cells: tuple[Cell, ...]
+    rank: int | None = None
+    tied: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A board filled with the records of one data set.
+
+    Args:
+        board: What is shown.
+        data: Id of the data set.
+        data_name: Its name.
+        rows: Ordered by rank, then name.
+        notes: Remarks below the table.
+    """
+
+    board: Board
+    data: str
+    data_name: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def find_board(name: str) -> Board:
+    """Return a registered board.
+
+    Raises:
+        UnknownName: If there is none of that name.
+    """
+    board: Board = registry.find("leaderboards", name).load()
+    return board
+
+
+def board_of(threats: Sequence[str], name: str = "custom") -> Board:
+    """Return a board with one column for each threat, and the worst of the attacks of a protocol where there are several.
+
+    Args:
+        threats: Short texts.
+        name: A name for it.
+    """
+    columns = [Column(threat, (threat,)) for threat in dict.fromkeys(threats)]
+    for prefix in ("", "published/"):
+        attacks = [t for t in dict.fromkeys(threats) if "@" in t and t.startswith("published/") == bool(prefix)]
+        if len(attacks) > 1:
+            columns.append(Column(f"{prefix}worst of {len(attacks)}", tuple(attacks)))
+    if not columns:
+        raise BadValue("a board needs at least one threat")
+    return Board(name, "Robust accuracy", tuple(columns))
+
+
+def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> list[Table]:
+    """Fill a board, one table per data set.
+
+    Args:
+        frame: Records as `robustkpca.store.read` returns them.
+        board: A board, its name, or ``None`` for one column per threat that occurs.
+
+    Raises:
+        BadValue: If two implementations of a threat would share a column.
+    """
+    if board is None:
+        board = board_of(list(frame["threat_label"].unique()))
+    elif isinstance(board, str):
+        board = find_board(board)
+    return [_table(part, board) for _, part in frame.groupby("data", observed=True, sort=True)]
+
+
+def _table(frame: pandas.DataFrame, board: Board) -> Table:
+    drafts: list[tuple[Row, list[_Column]]] = []
+    groups = list(frame.groupby(["model", "seed"], observed=True, sort=True))
+    names = [str(part["model_name"].iloc[0]) for _, part in groups]
+    for (key, part), name in zip(groups, names, strict=True):
+        model, seed = str(key[0]), int(str(key[1]))
+        several = len({m for (m, _), other in zip((k for k, _ in groups), names, strict=True) if other == name}) > 1
+        label = f"{name} #{model.rpartition('-')[2][:6]}" if several else name
+        filled = [_fill(part, column) for column in board.columns]
+        drafts.append((Row(model, label, seed, tuple(one.cell for one in filled)), filled))
+    titles = [column.title for column in board.columns]
+    ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
+    rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
+    notes = sorted({flag for row in rows for cell in row.cells for flag in cell.flags})
+    return Table(board, str(frame["data"].iloc[0]), str(frame["data_name"].iloc[0]), tuple(rows), tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A filled column of one row: its cell, and which samples survive, for the paired tests."""
+
+    cell: Cell
+    survived: dict[str, bool]
+
+
+def _fill(part: pandas.DataFrame, column: Column) -> _Column:
+    chosen = part[part["threat_label"].isin(column.threats)]
+    for label, same in chosen.groupby("threat_label", observed=True):
+        variants = same[["threat", "threat_version"]].drop_duplicates()
+        if len(variants) > 1:
+            raise BadValue(
+                f"column {column.title!r}: {part['model_name'].iloc[0]} has records of {len(variants)} implementations of "
+                f"{label}; keep one of them"
+            )
+    expected = max((int(planned) for planned in part["planned"].unique()), default=0)
+    verdicts = chosen["verdict"].astype(str)
+    invalid = int(chosen.loc[verdicts == Verdict.INVALID.value, "sample"].nunique())
+    failed = int(chosen.loc[verdicts == Verdict.FAILED.value, "sample"].nunique())
+    survived = (
+        (verdicts == Verdict.SURVIVED.value).groupby(chosen["sample"].astype(str), observed=True).agg(["sum", "size"])
+    )
+    complete = survived[survived["size"] == len(column.threats)]
+    outcome = dict(zip(complete.index, (complete["sum"] == len(column.threats)).tolist(), strict=True))
+    count, flags = len(complete), _flags(chosen)
+    if count < expected or invalid or failed or not count:
+        return _Column(Cell(None, None, None, count, expected, column.protocol, invalid, failed, flags), outcome)
+    successes = sum(outcome.values())
+    low, high = wilson(successes, count)
+    return _Column(Cell(successes / count, low, high, count, expected, column.protocol, flags=flags), outcome)
+
+
+def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
+    flags = {flag for text in chosen["flags"].unique() for flag in str(text).split("; ") if flag}
+    if "zero_gradients" in chosen:
+        standing = chosen[chosen["verdict"] == Verdict.SURVIVED.value]
+        share = float((standing["zero_gradients"] > 0).mean()) if len(standing) else 0.0
+        if share > 0.01:
+            flags.add(f"zero gradients on {100 * share:.0f} % of the surviving samples: masked?")
+    return tuple(sorted(flags))
+
+
+def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
+    """Order rows by value and give those that a paired test cannot tell from the first of their group one rank."""
+    valued = sorted(
+        ((row, column) for row, column in rows if column.cell.value is not None),
+        key=lambda pair: (-(pair[1].cell.value or 0.0), pair[0].name, pair[0].seed),
+    )
+    ranks: list[int] = []
+    leader = 0
+    for index, (_, column) in enumerate(valued):
+        if index and not _tied(valued[leader][1].survived, column.survived):
+            leader = index
+        ranks.append(leader + 1)
+    ranked = [
+        Row(row.model, row.name, row.seed, row.cells, rank, ranks.count(rank) > 1)
+        for (row, _), rank in zip(valued, ranks, strict=True)
+    ]
+    rest = sorted((row for row, column in rows if column.cell.value is None), key=lambda row: (row.name, row.seed))
+    return ranked + rest
+
+
+def _tied(first: dict[str, bool], second: dict[str, bool]) -> bool:
+    common = sorted(first.keys() & second.keys())
+    a = numpy.array([first[sample] for sample in common], dtype=bool)
+    b = numpy.array([second[sample] for sample in common], dtype=bool)
+    return mcnemar(int((a & ~b).sum()), int((~a & b).sum())) >= ALPHA

@@ -1,0 +1,139 @@
+"""A whole run as a value: which models meet which threats on which data. The same fields stand in ``--config FILE``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from robustkpca.errors import BadValue
+from robustkpca.specs import fingerprint
+
+
+class ModelChoice(pydantic.BaseModel):
+    """One row of the matrix.
+
+    Args:
+        name: As for `robustkpca.load_model`.
+        checkpoint: File with the weights.
+        use_ema: Whether to take its averaged weights.
+        preprocessing: Replaces parts of the model's own preprocessing.
+        dtype: Precision of the passes; empty keeps the network's.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    checkpoint: str | None = None
+    use_ema: bool = False
+    preprocessing: str | None = None
+    dtype: str = ""
+
+
+class Matrix(pydantic.BaseModel):
+    """Models crossed with threats on one data set.
+
+    Args:
+        models: At least one; a plain text stands for its name, alone or in a list.
+        threats: Texts of threats, or names of boards; one alone needs no list.
+        benchmark: Name of a benchmark, for its data and defaults.
+        data: Folder or file, instead of the benchmark's own data.
+        protocol: For attacks whose text does not say.
+        limit: Most samples; ``None`` for all.
+        seed: Key of the random streams.
+        batch_size: Most images of one pass, or ``auto``.
+        shard_size: Samples of one shard.
+        device: Where the models run.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+    models: tuple[ModelChoice, ...] = ()
+    threats: tuple[str, ...] = ()
+    benchmark: str = "digits"
+    data: str | None = None
+    protocol: str | None = pydantic.Field(default=None, pattern="^(pixel|published)$")
+    limit: int | None = pydantic.Field(default=None, ge=1)
+    seed: int = pydantic.Field(default=0, ge=0)
+    batch_size: int | str = "auto"
+    shard_size: int = pydantic.Field(default=256, ge=1)
+    device: str = "cpu"
+
+    @pydantic.field_validator("models", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, list | tuple):
+            return tuple({"name": item} if isinstance(item, str) else item for item in value)
+        return value
+
+    @pydantic.field_validator("threats", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @pydantic.field_validator("batch_size")
+    @classmethod
+    def _size(cls, value: int | str) -> int | str:
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if value != "auto" and (not isinstance(value, int) or value < 1):
+            raise ValueError("expected a whole number from 1 up, or auto")
+        return value
+
+    @classmethod
+    def of(cls, source: str = "options", /, **values: Any) -> Matrix:
+        """Build a matrix, with a mistake told in one line.
+
+        Args:
+            source: Where the values come from, for the message.
+            values: The fields.
+
+        Raises:
+            BadValue: If a field is unknown or has a wrong value.
+        """
+        try:
+            return cls(**values)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            got = "" if first["type"] in ("missing", "extra_forbidden") else f" (got {first['input']!r})"
+            fields = f"; known: {', '.join(cls.model_fields)}" if first["type"] == "extra_forbidden" else ""
+            raise BadValue(f"{source}: {where}: {first['msg']}{got}{fields}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> dict[str, Any]:
+        """Return the fields that a YAML file names, unchecked, so that options may replace some.
+
+        Raises:
+            BadValue: If the file is missing or holds no mapping.
+        """
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadValue(f"config {path}: {error.strerror}; expected a YAML file") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise BadValue(f"config {path} is no YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(values, dict):
+            raise BadValue(
+                f"config {path}: expected a mapping such as 'models: [symvit_digits]', got {type(values).__name__}"
+            )
+        for key in values:
+            if not isinstance(key, str):
+                raise BadValue(f"config {path}: {key!r} is no option; known: {', '.join(cls.model_fields)}")
+        return values
+
+    def write(self, folder: Path) -> Path:
+        """Keep the resolved matrix in a results folder, under a name made of its contents."""
+        text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        path = folder / "configs" / f"run-{fingerprint(text)[:12]}.yaml"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(f".{os.getpid()}.tmp")
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, path)
+        return path

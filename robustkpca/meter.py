@@ -1,0 +1,69 @@
+"""Counts what an attack spends on every image."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robustkpca.adversary import Classifier, Loss
+
+
+class MeteredClassifier:
+    """A classifier that counts passes per image; the attack sees nothing else of the model.
+
+    Args:
+        model: The classifier that answers.
+        count: How many images the batch holds.
+        device: Where the counts are kept.
+
+    Attributes:
+        forwards: ``(count,)`` forward passes per image.
+        backwards: ``(count,)`` backward passes per image.
+        zero_gradients: ``(count,)`` how many of the gradients were exactly zero.
+    """
+
+    def __init__(self, model: Classifier, count: int, device: torch.device) -> None:
+        self._model = model
+        self._standing = torch.arange(count, device=device)
+        self.forwards = torch.zeros(count, dtype=torch.int64, device=device)
+        self.backwards = torch.zeros_like(self.forwards)
+        self.zero_gradients = torch.zeros_like(self.forwards)
+
+    def stand(self, standing: Tensor) -> None:
+        """Say which images ``(M,)`` of the batch the attack holds from now on."""
+        self._standing = standing
+
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return ``(N, K)`` for images ``(N, C, H, W)``.
+
+        Args:
+            images: One per standing image, or a whole multiple of that.
+            rows: ``(N,)``, int64, which standing image each belongs to; needed for any other number.
+        """
+        self._count(self.forwards, len(images), rows)
+        return self._model.logits(images)
+
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return logits and gradients as `Classifier.value_and_gradient`, counting one pass each way."""
+        self._count(self.forwards, len(images), rows)
+        self._count(self.backwards, len(images), rows)
+        logits, gradient = self._model.value_and_gradient(images, loss)
+        flat = (gradient.flatten(1) == 0).all(1)
+        owners = self._owners(len(images), rows)
+        self.zero_gradients.index_add_(0, owners, flat.to(owners.device, torch.int64))
+        return logits, gradient
+
+    def _count(self, counter: Tensor, count: int, rows: Tensor | None) -> None:
+        owners = self._owners(count, rows)
+        counter.index_add_(0, owners, torch.ones_like(owners))
+
+    def _owners(self, count: int, rows: Tensor | None) -> Tensor:
+        if rows is not None:
+            return self._standing[rows.to(self._standing.device)]
+        each, rest = divmod(count, max(1, len(self._standing)))
+        if rest:
+            raise ValueError(
+                f"the attack asked for {count} images while {len(self._standing)} stand; "
+                "pass rows= to say which of them each image belongs to"
+            )
+        return self._standing.repeat(each)

@@ -1,0 +1,167 @@
+"""Plans what is missing as shards, and runs one shard."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from robustkpca.data.dataset import Dataset
+from robustkpca.models.classifier import TorchClassifier
+from robustkpca.records import RunHeader
+from robustkpca.specs import fingerprint
+from robustkpca.store import Cell, ResultStore
+from robustkpca.tasks.classification import CLASSIFICATION
+from robustkpca.threats import ThreatModel
+
+SHARD_SIZE = 256
+"""Samples of one shard: what a crash can cost, and what an attack holds in memory at once."""
+
+_VERSIONED = ("robustkpca", "torch", "torchvision", "timm", "numpy", "pillow")
+Progress = Callable[[ThreatModel, int], None]
+"""Called with a threat and the number of samples that were just finished."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Samples, by their position in the data set, that one threat has still to meet."""
+
+    cell: Cell
+    threat: ThreatModel
+    positions: tuple[int, ...]
+
+
+def plan(
+    store: ResultStore,
+    model_id: str,
+    threats: Sequence[ThreatModel],
+    data: Dataset,
+    positions: Sequence[int],
+    *,
+    seed: int,
+    shard_size: int = SHARD_SIZE,
+) -> list[list[Shard]]:
+    """Return the missing work, grouped so that the shards of one group share their images.
+
+    Args:
+        store: Says what is there already.
+        model_id: The model's id.
+        threats: What the samples meet.
+        data: Where the samples come from.
+        positions: Which samples are wanted.
+        seed: The seed of the run.
+        shard_size: Most samples of a shard.
+    """
+    cells = {t: Cell(model_id, str(t), t.version, data.spec.id, seed) for t in dict.fromkeys(threats)}
+    done = {threat: store.done(cell) for threat, cell in cells.items()}
+    groups = []
+    for start in range(0, len(positions), shard_size):
+        chunk = positions[start : start + shard_size]
+        shards = []
+        for threat, cell in cells.items():
+            missing = tuple(position for position in chunk if data.ids[position] not in done[threat])
+            if missing:
+                shards.append(Shard(cell, threat, missing))
+        if shards:
+            groups.append(shards)
+    return groups
+
+
+def run(
+    model: TorchClassifier,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    store: ResultStore,
+    *,
+    planned: int,
+    flags: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> None:
+    """Run the shards of one model and write each as soon as it is finished.
+
+    The images of the next group are read while the current one is attacked.
+
+    Args:
+        model: Its modes, buffers and the global generators are the same afterwards.
+        data: Where the samples come from.
+        groups: From `plan`.
+        store: Where the records go.
+        planned: How many samples the run was asked for, for the header.
+        flags: Remarks about the model, for the header.
+        progress: Told about every finished shard.
+    """
+    with model.evaluating():
+        for shards, positions, images in _ahead(data, groups, model):
+            where = {position: row for row, position in enumerate(positions)}
+            for shard in shards:
+                rows = torch.tensor([where[position] for position in shard.positions])
+                _run_shard(model, data, shard, images[rows], store, planned, flags)
+                if progress is not None:
+                    progress(shard.threat, len(shard.positions))
+
+
+def _ahead(
+    data: Dataset, groups: Sequence[Sequence[Shard]], model: TorchClassifier
+) -> Iterator[tuple[Sequence[Shard], list[int], Tensor]]:
+    """Yield each group with its images, reading one group ahead."""
+    needed = [sorted({position for shard in shards for position in shard.positions}) for shards in groups]
+    with ThreadPoolExecutor(1) as pool:
+        reading = [pool.submit(data.read, positions, model.spec.preprocessing) for positions in needed[:1]]
+        for index, shards in enumerate(groups):
+            images = reading.pop().result()
+            if index + 1 < len(groups):
+                reading.append(pool.submit(data.read, needed[index + 1], model.spec.preprocessing))
+            yield shards, needed[index], images
+
+
+def _run_shard(
+    model: TorchClassifier,
+    data: Dataset,
+    shard: Shard,
+    images: Tensor,
+    store: ResultStore,
+    planned: int,
+    flags: Sequence[str],
+) -> None:
+    cell, samples = shard.cell, [data.ids[position] for position in shard.positions]
+    labels = torch.tensor([data.labels[position] for position in shard.positions])
+    started, clock = datetime.now(timezone.utc), time.perf_counter()
+    torch.manual_seed(int(fingerprint([cell.threat, cell.seed, samples])[:8], 16))  # for models that draw by themselves
+    columns = CLASSIFICATION.measure(model, images, labels, shard.threat, seed=cell.seed, samples=samples)
+    header = RunHeader(
+        model=model.spec.to_dict(),
+        threat=cell.threat,
+        threat_version=cell.threat_version,
+        data=data.spec.to_dict(),
+        task=CLASSIFICATION.name,
+        seed=cell.seed,
+        device=str(model.device),
+        dtype=model.spec.dtype,
+        batch_size=model.batch_size,
+        seconds=time.perf_counter() - clock,
+        started=started.isoformat(),
+        versions=_versions(),
+        code=str(Path(__file__).parent),
+        planned=planned,
+        threat_label=shard.threat.label,
+        flags=tuple(flags),
+    )
+    store.write(cell, header, samples, columns)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,259 @@
+"""A folder of results: append records, know which are missing, read them back as a frame.
+
+One Parquet file per finished shard, written under a temporary name, synced and renamed, with its `RunHeader` inside. A shard
+is done when its file exists; what is missing is found by sample id, so it does not matter how the work was cut. Model,
+threat, data set and seed are the key: when one of them changes, so does the folder, and old results cannot be believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustkpca.errors import BadValue, Unusable
+from robustkpca.records import RunHeader, Verdict
+from robustkpca.specs import fingerprint, slug
+
+if TYPE_CHECKING:  # annotations only: pandas and pyarrow are imported when results are touched
+    import pandas
+    import pyarrow
+
+KEY = ("model", "threat", "data", "seed", "sample")
+"""The columns that identify a record."""
+_HEADER = b"robustkpca"
+_PERMANENT = [Verdict.MISTAKEN.value, Verdict.SURVIVED.value, Verdict.BROKEN.value, Verdict.INVALID.value]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model under one threat on one data set with one seed; the key of a group of records."""
+
+    model: str
+    threat: str
+    threat_version: int
+    data: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """Relative folder of the cell's shards."""
+        key = fingerprint([self.threat, self.threat_version, self.data, self.seed])[:12]
+        return f"records/{self.model}/{slug(re.sub(r'[(].*[)]', '', self.threat))}-{key}"
+
+
+class ResultStore:
+    """The records under one folder.
+
+    Args:
+        folder: Created when the first shard is written.
+
+    Raises:
+        BadValue: If the path is a file.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise BadValue(f"results folder {self.folder} is a file; expected a folder")
+
+    def done(self, cell: Cell) -> set[str]:
+        """Return the ids of the samples whose verdict is known; failed attempts are not."""
+        import pyarrow.compute
+
+        known: set[str] = set()
+        for path in sorted((self.folder / cell.folder).glob("shard-*.parquet")):
+            _header(_schema(path), path)
+            table = _read(path, ["sample", "verdict"])
+            permanent = pyarrow.compute.is_in(table["verdict"].cast("string"), pyarrow.array(_PERMANENT))
+            known.update(table["sample"].filter(permanent).to_pylist())
+        return known
+
+    def write(
+        self, cell: Cell, header: RunHeader, samples: Sequence[str], columns: Mapping[str, Sequence[Any]]
+    ) -> Path:
+        """Write the records of one shard; after the return they survive a crash.
+
+        Args:
+            cell: What the records belong to.
+            header: The circumstances.
+            samples: One id per record.
+            columns: Measured columns, one value per record.
+
+        Raises:
+            Unusable: If the folder cannot be written.
+        """
+        import pyarrow
+        import pyarrow.parquet
+
+        count = len(samples)
+        table = pyarrow.table(
+            {
+                "model": _constant(cell.model, count),
+                "threat": _constant(cell.threat, count),
+                "data": _constant(cell.data, count),
+                "seed": pyarrow.array([cell.seed] * count, pyarrow.int64()),
+                "sample": pyarrow.array(list(samples), pyarrow.string()),
+                **{name: _column(values) for name, values in columns.items()},
+            }
+        )
+        table = table.replace_schema_metadata({_HEADER: json.dumps(header.to_dict(), sort_keys=True).encode()})
+        name = f"shard-{fingerprint([list(samples), header.started])[:16]}.parquet"
+        path = self.folder / cell.folder / name
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                pyarrow.parquet.write_table(table, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise Unusable(f"results folder {self.folder} cannot be written: {error}") from error
+        return path
+
+    def headers(self) -> list[dict[str, Any]]:
+        """Return the header of every shard, in the order of their paths."""
+        return [_header(_schema(path), path) for path in self._shards()]
+
+    def frame(self) -> pandas.DataFrame:
+        """Return all records, one per key, sorted by it.
+
+        Beside the measured columns stand some that a shard's header gives all of its records: task, model_name,
+        data_name, threat_label, threat_version, classes, planned, flags.
+
+        Equal records from two runs are one. A failed attempt gives way to a later verdict.
+
+        Raises:
+            BadValue: If the folder holds no records, or two runs disagree about one.
+        """
+        return _frame(self._shards(), str(self.folder))
+
+    def _shards(self) -> list[Path]:
+        return sorted((self.folder / "records").glob("*/*/shard-*.parquet"))
+
+
+def read(*folders: str | Path) -> pandas.DataFrame:
+    """Return every record of some results folders as one frame; see `ResultStore.frame`."""
+    paths = [path for folder in folders for path in ResultStore(folder)._shards()]
+    return _frame(paths, ", ".join(map(str, folders)))
+
+
+def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
+    import pandas
+    import pyarrow
+
+    if not paths:
+        raise BadValue(f"no results in {where}: expected records/*/*/shard-*.parquet, written by 'robustkpca score'")
+    parts = []
+    for path in paths:
+        table = _read(path)
+        header = _header(table.schema, path)
+        for name, value in _named(header).items():
+            table = table.append_column(name, _constant(value, len(table)))
+        parts.append(table.replace_schema_metadata(None))
+    frame = pyarrow.concat_tables(parts, promote_options="permissive").to_pandas()
+    failed = frame["verdict"] == Verdict.FAILED.value
+    if failed.any():
+        frame = pandas.concat([frame[~failed], frame[failed]])
+        given_up = frame.duplicated(list(KEY)) & (frame["verdict"] == Verdict.FAILED.value)
+        frame = frame[~given_up]
+    repeated = frame.duplicated(list(KEY), keep=False)
+    if repeated.any():
+        outcomes = frame[repeated].drop_duplicates([*KEY, "verdict"])
+        unequal = outcomes[outcomes.duplicated(list(KEY))]
+        if len(unequal):
+            first = unequal.iloc[0]
+            sides = outcomes.loc[(outcomes[list(KEY)] == first[list(KEY)]).all(axis=1), "verdict"]
+            raise BadValue(
+                f"two runs in {where} disagree about sample {first['sample']} of {first['model']} under {first['threat']}: "
+                f"{' and '.join(sides)}; delete the shards of one of them"
+            )
+        frame = frame.drop_duplicates(list(KEY))
+    ordered: pandas.DataFrame = frame.sort_values(list(KEY), kind="stable", ignore_index=True, key=_plain)
+    return ordered
+
+
+def _plain(column: pandas.Series[Any]) -> pandas.Series[Any]:
+    """Let categories sort by their text, not by the order in which they were met."""
+    return column.astype(str) if column.dtype == "category" else column
+
+
+def _header(schema: pyarrow.Schema, path: Path) -> dict[str, Any]:
+    metadata = schema.metadata or {}
+    if _HEADER not in metadata:
+        raise BadValue(f"{path} was not written by robustkpca; move it out of the results folder")
+    header: dict[str, Any] = json.loads(metadata[_HEADER])
+    if header["schema"] > RunHeader.SCHEMA:
+        raise BadValue(f"{path} was written by a newer robustkpca (schema {header['schema']}); upgrade to read it")
+    return header
+
+
+def _named(header: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that every record of a shard takes from its header, all of them text."""
+    return {
+        "task": header["task"],
+        "model_name": header["model"]["label"],
+        "data_name": header["data"]["name"],
+        "threat_label": header["threat_label"],
+        "threat_version": str(header["threat_version"]),
+        "classes": str(header["data"]["classes"]),
+        "planned": str(header["planned"]),
+        "flags": "; ".join(header["flags"]),
+    }
+
+
+def _constant(text: str, count: int) -> pyarrow.Array:
+    import pyarrow
+
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * count, pyarrow.int32()), [text])
+
+
+def _column(values: Sequence[Any]) -> pyarrow.Array:
+    import pyarrow
+
+    array = pyarrow.array(list(values))
+    if pyarrow.types.is_string(array.type):
+        return array.dictionary_encode()
+    narrower = {pyarrow.int64(): pyarrow.int32(), pyarrow.float64(): pyarrow.float32()}
+    return array.cast(narrower[array.type], safe=False) if array.type in narrower else array
+
+
+def _read(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.ParquetFile(path).read(columns=columns)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _schema(path: Path) -> pyarrow.Schema:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.read_schema(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> Unusable:
+    return Unusable(f"{path} cannot be read ({str(error).splitlines()[0]}); delete it and run again")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,11 @@
+"""What is measured per sample."""
+
+from robustkpca.registry import Entry
+
+CATALOGUE = {
+    "classification": Entry(
+        "robustkpca.tasks.classification:CLASSIFICATION",
+        "one label per image; a verdict per sample",
+        tags=("images",),
+    ),
+}

@@ -1,0 +1,90 @@
+"""Image classification: one label per image, one verdict per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robustkpca.draws import Draws
+from robustkpca.judge import Judgement, judge_attack, judge_change, judge_clean, judge_published, margins
+from robustkpca.models.classifier import TorchClassifier
+from robustkpca.threats import Protocol, ThreatModel
+
+
+def judge_threat(
+    model: TorchClassifier, images: Tensor, labels: Tensor, threat: ThreatModel, *, seed: int, samples: Sequence[str]
+) -> Judgement:
+    """Let one threat loose on a batch.
+
+    Args:
+        model: In eval mode.
+        images: ``(N, C, H, W)``, float, in [0, 1].
+        labels: ``(N,)``, int64.
+        threat: What is done; under the ``published`` protocol the images of the result are normalised ones.
+        seed: Key of the random streams.
+        samples: One id per image, the other part of the key.
+    """
+    if threat.call.name == "clean":
+        return judge_clean(model, images, labels)
+    draws = Draws.of(samples, seed=seed, threat=str(threat))
+    function, options = threat.function(), dict(threat.call.arguments)
+    if threat.severity is not None:
+        pixels = (images * 255).round().to(torch.uint8)
+        corrupted = function(pixels, severity=threat.severity, draws=draws, **options)
+        return judge_change(model, images, corrupted.to(images.dtype) / 255, labels)
+    assert threat.budget is not None
+    if threat.protocol is Protocol.PUBLISHED:
+        bare = model.normalised()
+        images = model.normalise(images)
+        return judge_published(bare, function, images, labels, budget=threat.budget, draws=draws, **options)
+    return judge_attack(model, function, images, labels, budget=threat.budget, draws=draws, **options)
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Turns judgements into columns of records."""
+
+    name: str = "classification"
+
+    def measure(
+        self,
+        model: TorchClassifier,
+        images: Tensor,
+        labels: Tensor,
+        threat: ThreatModel,
+        *,
+        seed: int,
+        samples: Sequence[str],
+    ) -> dict[str, list[Any]]:
+        """Return the measured columns of one shard, one entry per sample.
+
+        Columns: label, clean_prediction, prediction, top5, loss (nats), confidence, margin (logits), verdict, distance,
+        forwards, backwards, zero_gradients, detail.
+        """
+        result = judge_threat(
+            model, images.to(model.device), labels.to(model.device), threat, seed=seed, samples=samples
+        )
+        logits, labels = result.logits.double(), result.labels
+        ranks = (logits > logits.gather(1, labels.unsqueeze(1))).sum(1)
+        return {
+            "label": labels.tolist(),
+            "clean_prediction": result.clean_logits.argmax(1).tolist(),
+            "prediction": logits.argmax(1).tolist(),
+            "top5": (ranks < 5).tolist(),
+            "loss": torch.nn.functional.cross_entropy(logits, labels, reduction="none").tolist(),
+            "confidence": logits.softmax(1).amax(1).tolist(),
+            "margin": margins(logits, labels).tolist(),
+            "verdict": [verdict.value for verdict in result.verdicts],
+            "distance": result.distances.tolist(),
+            "forwards": result.meter.forwards.tolist(),
+            "backwards": result.meter.backwards.tolist(),
+            "zero_gradients": result.meter.zero_gradients.tolist(),
+            "detail": list(result.details),
+        }
+
+
+CLASSIFICATION = Classification()

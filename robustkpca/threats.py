@@ -1,0 +1,155 @@
+"""Threat models: what is done to every sample, as text and as a value.
+
+clean                                   nothing
+pgd(steps=20)@linf:8/255                an attack within a budget
+published/pgd@linf:6/255                the same, as the published evaluation ran it
+fog:3                                   a corruption at a severity
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from robustkpca import registry
+from robustkpca.budget import Budget
+from robustkpca.calls import Call, complete
+from robustkpca.errors import BadValue, unknown
+
+GIVEN = frozenset({"model", "images", "labels", "budget", "draws", "severity"})
+"""What the runner hands to attacks and corruptions; everything else in their signature is an option."""
+
+
+class Protocol(Enum):
+    """How an attack is run and judged; the two are never mixed in one column."""
+
+    PIXEL = "pixel"
+    """Budget in [0, 1] pixels, clipped, true labels, every candidate judged."""
+    PUBLISHED = "published"
+    """As the published evaluations ran: normalised units, no clip, own predictions, the last candidate only."""
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """One threat; ``str()`` gives its canonical text, which is the key everywhere.
+
+    Args:
+        call: The attack or corruption with all its options, defaults included.
+        budget: What an attack may change, ``None`` for corruptions and ``clean``.
+        severity: 1 to 5 for corruptions, ``None`` otherwise.
+        protocol: How it is run and judged.
+        written: The options that differ from the defaults, for short labels.
+        entry: Where the function lies; ``None`` for ``clean``.
+    """
+
+    call: Call
+    budget: Budget | None = None
+    severity: int | None = None
+    protocol: Protocol = Protocol.PIXEL
+    written: Call = field(default=Call("clean"), compare=False)
+    entry: registry.Entry | None = field(default=None, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, *, protocol: Protocol | None = None) -> ThreatModel:
+        """Read the text of a threat and fill in the defaults of its options.
+
+        Args:
+            text: See the forms above.
+            protocol: For attacks whose text does not say; ``pixel`` where ``None``.
+
+        Raises:
+            UnknownName: If no attack or corruption has that name, or an option is unknown.
+            BadValue: If the budget or severity is missing or wrong, or the attack has no such protocol.
+        """
+        rest = text.strip()
+        prefix = f"{Protocol.PUBLISHED.value}/"
+        if rest.startswith(prefix):
+            rest, protocol = rest[len(prefix) :], Protocol.PUBLISHED
+        named, at, budget_text = rest.partition("@")
+        named, _, severity_text = named.partition(":")
+        call = Call.parse(named)
+        if call.name == "clean":
+            if call.arguments or at or named != rest:
+                raise BadValue(f"threat {text!r}: clean takes no options and no budget; write 'clean'")
+            return cls(Call("clean"))
+        attacks, corruptions = registry.entries("attacks"), registry.entries("corruptions")
+        if call.name in attacks:
+            if not at or severity_text:
+                raise BadValue(f"threat {text!r}: an attack needs a budget, no severity; write '{call}@linf:8/255'")
+            return cls._attack(text, call, Budget.parse(budget_text), protocol or Protocol.PIXEL, attacks[call.name])
+        if call.name in corruptions:
+            if at or protocol is Protocol.PUBLISHED:
+                raise BadValue(f"threat {text!r}: a corruption takes a severity, not a budget; write '{call}:3'")
+            return cls._corruption(text, call, severity_text, corruptions[call.name])
+        raise unknown("threat", call.name, ["clean", *attacks, *corruptions])
+
+    @classmethod
+    def _attack(cls, text: str, call: Call, budget: Budget, protocol: Protocol, entry: registry.Entry) -> ThreatModel:
+        norms = [tag for tag in entry.tags if tag in ("linf", "l2", "l1", "l0")]
+        if norms and budget.norm.value not in norms:
+            raise BadValue(f"threat {text!r}: {call.name} supports {', '.join(norms)}, not {budget.norm.value}")
+        published = protocol is Protocol.PUBLISHED
+        if published and not entry.published:
+            known = ", ".join(sorted(name for name, e in registry.entries("attacks").items() if e.published))
+            raise BadValue(f"threat {text!r}: {call.name} has no published form; {known} have one")
+        if published:
+            budget = replace(budget, bounded=False)
+        function = entry.load(published=published)
+        full = complete(call, function, "attack", given=GIVEN)
+        return cls(full, budget, None, protocol, _written(full, function), entry)
+
+    @classmethod
+    def _corruption(cls, text: str, call: Call, severity: str, entry: registry.Entry) -> ThreatModel:
+        if severity not in ("1", "2", "3", "4", "5"):
+            raise BadValue(f"threat {text!r}: expected a severity from 1 to 5, such as '{call}:3'")
+        function = entry.load()
+        full = complete(call, function, "corruption", given=GIVEN)
+        return cls(full, None, int(severity), Protocol.PIXEL, _written(full, function), entry)
+
+    def __str__(self) -> str:
+        return self._text(self.call)
+
+    @property
+    def label(self) -> str:
+        """The text without the options that have their default value."""
+        return self._text(self.written)
+
+    @property
+    def version(self) -> int:
+        """Version of the implementation; 1 for ``clean``."""
+        return self.entry.version if self.entry else 1
+
+    def function(self) -> Callable[..., Any]:
+        """Return the attack or corruption itself.
+
+        Raises:
+            BadValue: If this is ``clean``, where nothing is done.
+        """
+        if self.entry is None:
+            raise BadValue("threat 'clean' has no function")
+        function: Callable[..., Any] = self.entry.load(published=self.protocol is Protocol.PUBLISHED)
+        return function
+
+    def _text(self, call: Call) -> str:
+        prefix = "published/" if self.protocol is Protocol.PUBLISHED else ""
+        suffix = f"@{self.budget}" if self.budget else f":{self.severity}" if self.severity else ""
+        return f"{prefix}{call}{suffix}"
+
+
+def threat(text: str) -> ThreatModel:
+    """Read the text of a threat; short for `ThreatModel.parse`."""
+    return ThreatModel.parse(text)
+
+
+def list_threats(pattern: str = "") -> list[str]:
+    """Return the names of ``clean`` and all attacks and corruptions that contain a pattern."""
+    names = ["clean", *sorted(registry.entries("attacks")), *sorted(registry.entries("corruptions"))]
+    return [name for name in names if pattern.lower() in name.lower()]
+
+
+def _written(full: Call, function: Callable[..., Any]) -> Call:
+    defaults = {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+    return Call(full.name, {name: value for name, value in full.arguments.items() if value != defaults[name]})
