@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from robustkpca.attacks.cleverhans import linear_step
 from torch import Tensor
 
 from robustkpca.adversary import Candidate, Classifier, Proposals, cross_entropy
+from robustkpca.attacks.cleverhans import linear_step
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 

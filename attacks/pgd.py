@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from functools import partial
 
-from robustkpca.attacks.cleverhans import linear_step
 from torch import Tensor
 
 from robustkpca.adversary import Candidate, Classifier, Keep, Proposals, cross_entropy
+from robustkpca.attacks.cleverhans import linear_step
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue

@@ -22,7 +22,7 @@ from robustkpca.meter import MeteredClassifier
 from robustkpca.records import Verdict
 
 RESCORE_TOLERANCE = 1e-4
-"""How far, relative to the largest logit, a broken image's margin may recover when it is scored once more."""
+"""How far, relative to the spread of the logits, a broken image's margin may recover when it is scored once more."""
 
 
 @dataclass
@@ -262,7 +262,7 @@ def _rescore(model: Classifier, result: Judgement) -> None:
     if not len(broken):
         return
     logits = model.logits(result.images[broken])
-    slack = RESCORE_TOLERANCE * logits.abs().amax(1).clamp_min(1)
+    slack = RESCORE_TOLERANCE * (logits.amax(1) - logits.amin(1)).clamp_min(1)
     recovered = ~(margins(logits, result.labels[broken]) <= slack)
     result.give(broken[recovered], Verdict.INVALID, "scored once more, the broken image is classified correctly")
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # annotations only: pandas and pyarrow are imported when resu
     import pandas
     import pyarrow
 
-KEY = ("model", "threat", "data", "seed", "sample")
-"""The columns that identify a record."""
+KEY = ("model", "threat", "threat_version", "data", "seed", "sample")
+"""The columns of a frame that identify a record."""
 _HEADER = b"robustkpca"
 _PERMANENT = [Verdict.MISTAKEN.value, Verdict.SURVIVED.value, Verdict.BROKEN.value, Verdict.INVALID.value]
 

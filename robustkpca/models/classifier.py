@@ -95,7 +95,8 @@ class TorchClassifier:
             yield part.to(self.device), count, index
 
     def _forward(self, images: Tensor) -> Tensor:
-        logits = self.network(self.normalise(images).to(self.dtype))
+        inputs = self.normalise(images).to(self.dtype)
+        logits = self.network(images.clone() if inputs is images else inputs)  # a network may work in place
         if isinstance(logits, tuple | list):
             logits = logits[0]
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):

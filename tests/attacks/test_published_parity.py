@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from robustkpca.attacks.fgsm import published_fgsm
-from robustkpca.attacks.noise import noise
-from robustkpca.attacks.pgd import published_pgd
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from robustkpca.adversary import Keep, Loss, Proposals
+from robustkpca.attacks.fgsm import published_fgsm
+from robustkpca.attacks.noise import noise
+from robustkpca.attacks.pgd import published_pgd
 from robustkpca.budget import Budget, Norm
 from robustkpca.models import create_model
 from robustkpca.models.classifier import TorchClassifier
