@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from robustkpca.calls import Call, Value, complete, format_value, parse_value
@@ -49,10 +50,11 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
             model, full, origin = _from_timm(given)
         else:
             model, full, origin = _from_registry(given)
+    shown = PurePath(file).name  # with the digest of the file it is the same model wherever the file lies
     described: dict[str, Any] = {
         "preprocessing": announced_preprocessing(model, given.name),
-        "canonical_name": f"{file}{full}",
-        "label": f"{file}{given}",
+        "canonical_name": f"{shown}{full}",
+        "label": f"{shown}{given}",
         "code_origin": origin,
     }
     for attribute, value in described.items():

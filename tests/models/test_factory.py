@@ -137,7 +137,7 @@ def test_a_model_from_a_file_carries_the_digest_of_the_file(tmp_path: Path) -> N
     path.write_text("from torch import nn\ndef build(width=2): return nn.Linear(3, width)\n")
     model = create_model(f"{path}:build(width=5)")
     assert model.out_features == 5
-    assert model.canonical_name == f"{path}:build(width=5)"
+    assert (model.canonical_name, model.label) == ("net.py:build(width=5)", "net.py:build(width=5)")
     assert model.code_origin == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
     assert model.preprocessing == Preprocessing()
     assert torch.equal(model.weight, create_model(f"{path}:build", width=5).weight)
