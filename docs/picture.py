@@ -18,8 +18,8 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import robustkpca as rk
+from robustkpca.boards import Table, leaderboard
 from robustkpca.formats import caption, cells, header, render
-from robustkpca.leaderboard import Table, leaderboard
 
 DOCS = Path(__file__).parent
 README = DOCS.parent / "README.md"
@@ -53,7 +53,7 @@ def drawing(table: Table) -> str:
     """Return a table as SVG, as a terminal shows it, each interval below its number.
 
     Args:
-        table: One of those that `robustkpca.leaderboard.leaderboard` returns.
+        table: One of those that `robustkpca.boards.leaderboard` returns.
     """
     console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     grid = Grid(

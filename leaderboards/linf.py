@@ -1,6 +1,6 @@
 """Gradient attacks in the L-infinity ball, in pixels."""
 
-from robustkpca.leaderboard import Board, Column
+from robustkpca.boards import Board, Column
 
 BOARD = Board(
     "linf",

@@ -4,7 +4,7 @@ Source:
     KPCA_code Attack/engine.py (Teo and Nguyen, NeurIPS 2024): eps from i/255, i = 1..6; PGD 20 steps of 0.15 eps.
 """
 
-from robustkpca.leaderboard import Board, Column
+from robustkpca.boards import Board, Column
 
 BOARD = Board(
     "published-linf",

@@ -1,6 +1,6 @@
 """The board of a first run: five threats that a small grey-image model meets within seconds."""
 
-from robustkpca.leaderboard import Board, Column
+from robustkpca.boards import Board, Column
 
 _ATTACKS = {
     "noise Linf 0.05": "noise@linf:0.05",

@@ -22,7 +22,7 @@ _WHERE = {
     "attack": "robustkpca.evaluation",
     "score": "robustkpca.evaluation",
     "read": "robustkpca.store",
-    "leaderboard": "robustkpca.leaderboard",
+    "leaderboard": "robustkpca.boards",
 }
 __all__ = [
     "attack",

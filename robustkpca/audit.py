@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,9 +13,20 @@ from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import Unusable, UserError
 from robustkpca.models.classifier import TorchClassifier
+from robustkpca.records import Verdict
+from robustkpca.specs import ModelSpec
+from robustkpca.statistics import wilson
+
+if TYPE_CHECKING:  # annotations only
+    import pandas
 
 CHECKED = 8
 """How many images the checks look at."""
+ROUNDING = torch.finfo(torch.float32).eps
+COARSE = 1e-3
+"""The largest part of the spread of an image's logits that rounding may take."""
+TELLING = 50
+"""From how many samples on an accuracy can look like guessing."""
 
 
 def check_model(model: TorchClassifier, images: Tensor, classes: int | None = None) -> list[str]:
@@ -48,7 +59,9 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
                 f"model {name} cannot take images of {shape} (channels x height x width): {reason}. "
                 f"Its preprocessing is {model.spec.preprocessing}; change it with --preprocessing"
             ) from error
+        state = _generator(model.device)
         again = model.logits(images)
+        drew = not torch.equal(state, _generator(model.device))
     if not bool(logits.isfinite().all()):
         raise Unusable(
             f"model {name} gives NaN or infinite logits for clean images; expected finite logits. Are the weights whole?"
@@ -56,12 +69,23 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
     if classes is not None and logits.shape[1] != classes:
         raise Unusable(
             f"model {name} has {logits.shape[1]} outputs, the data set {classes} classes; "
-            f"expected the same number. Load the model with num_classes={classes}, or choose other data"
+            f"expected the same number. Load the model with num_classes={classes}, choose other data, or give "
+            f"--classes {logits.shape[1]} where the data only lack samples of the last classes"
         )
     sums = logits.double().sum(1)
     if logits.shape[1] > 1 and bool(((logits >= 0).all(1) & ((sums - 1).abs() < 1e-3)).all()):
         raise Unusable(f"model {name} gives probabilities; expected logits. Remove its final softmax")
-    return [] if torch.equal(logits, again) else ["random output: one pass does not settle a verdict, use EOT"]
+    remarks = []
+    if drew or not torch.equal(logits, again):
+        remarks.append("random output: one pass does not settle a verdict, use EOT")
+    if bool((logits.abs().amax(1) * ROUNDING > COARSE * (logits.amax(1) - logits.amin(1))).any()):
+        remarks.append(f"logits near {float(logits.abs().max()):.0e} leave float32 few differences: masked?")
+    return remarks
+
+
+def _generator(device: torch.device) -> Tensor:
+    """Return the state of the generator that a model draws from where it draws."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
 def _check_normalisation(model: TorchClassifier) -> None:
@@ -76,6 +100,34 @@ def _check_normalisation(model: TorchClassifier) -> None:
                 f"model {model.spec.label} would normalise twice: its buffer {name!r} holds the mean of its preprocessing. "
                 "Drop one of them, for instance with --preprocessing 'mean=[],std=[]'"
             )
+
+
+def untrained(spec: ModelSpec) -> list[str]:
+    """Return a remark for the header where a network of ours or of timm has no weights but its initial ones."""
+    ours = spec.code.startswith(("robustkpca==", "timm=="))
+    fetched = "pretrained=true" in spec.name
+    return ["initial weights: no checkpoint was given"] if ours and not spec.checkpoint and not fetched else []
+
+
+def guessed(frame: pandas.DataFrame) -> list[str]:
+    """Return a remark for each model whose clean accuracy cannot be told from guessing.
+
+    A wrong order of classes, a wrong preprocessing or the weights of another model look like this.
+
+    Args:
+        frame: Records as `robustkpca.store.read` returns them.
+    """
+    remarks = []
+    clean = frame[frame["threat_label"] == "clean"]
+    for (name, classes), part in clean.groupby(["model_name", "classes"], observed=True, sort=True):
+        verdicts = part["verdict"].astype(str)
+        right, count = int((verdicts == Verdict.SURVIVED.value).sum()), int((verdicts != Verdict.FAILED.value).sum())
+        if count >= TELLING and wilson(right, count)[0] <= 1 / int(str(classes)):
+            remarks.append(
+                f"{name}: {right} of {count} clean samples are right, which guessing among {classes} classes gives too; "
+                "are the order of classes, the weights and the preprocessing right?"
+            )
+    return remarks
 
 
 def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from robustkpca.errors import BadValue
 
-if TYPE_CHECKING:  # annotations only: threats are parsed and listed without importing torch
+if TYPE_CHECKING:  # annotations only: a budget is read and written without importing torch
     from torch import Tensor
 
     from robustkpca.draws import Draws
@@ -76,12 +76,18 @@ class Budget:
         """Return the size ``(N,)`` of the change from ``around`` to ``images``."""
         return _norm((images - around).flatten(1), self.norm)
 
-    def allows(self, images: Tensor, around: Tensor) -> Tensor:
+    def allows(self, images: Tensor, around: Tensor, distances: Tensor | None = None) -> Tensor:
         """Tell ``(N,)`` which images lie within the budget, up to rounding.
 
         Allowed are a relative and an absolute error of 1e-6 in the distance and 1e-6 outside [0, 1].
+
+        Args:
+            images: ``(N, ...)``.
+            around: ``(N, ...)``, where they come from.
+            distances: What `distance` says of them, where it is known already.
         """
-        inside = self.distance(images, around) <= self.length * (1 + TOLERANCE) + TOLERANCE
+        distances = self.distance(images, around) if distances is None else distances
+        inside = distances <= self.length * (1 + TOLERANCE) + TOLERANCE
         if self.bounded and images.numel():
             flat = images.flatten(1)
             inside &= (flat.amin(1) >= -TOLERANCE) & (flat.amax(1) <= 1 + TOLERANCE)

@@ -5,21 +5,19 @@ Nothing here imports torch before a model has to run.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from robustkpca import registry
-from robustkpca.errors import BadValue, UserError
-
-if TYPE_CHECKING:  # annotations only: they import pandas or torch
-    from collections.abc import Sequence
-
-    from robustkpca.leaderboard import Table
+from robustkpca.errors import BadValue, UserError, unknown
+from robustkpca.terminal import print_grid, print_tables
 
 KINDS = {
     "models": "models",
@@ -29,6 +27,18 @@ KINDS = {
     "boards": "leaderboards",
 }
 DONE, INCOMPLETE, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+TABLE_FILES = frozenset({".json", ".csv", ".md", ".tex", ".html"})
+
+
+class _Verbs(click.Group):
+    """Answers an unknown verb with the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and args[0] not in self.commands:
+            raise unknown("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
 
 
 class _Greedy(click.Command):
@@ -52,32 +62,58 @@ class _Greedy(click.Command):
         return super().parse_args(ctx, spread)
 
 
+class _Lines(logging.Handler):
+    """Writes each remark as a line of stderr, above the progress bar where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(record.getMessage())
+
+
 def main() -> None:
     """Run the command line, and turn every outcome into its exit code."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("robustkpca: %(message)s"))
-    logging.getLogger("robustkpca").addHandler(handler)
+    for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name must not stop a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    lines = _Lines()
+    log = logging.getLogger("robustkpca")
+    log.addHandler(lines)
     try:
-        sys.exit(cli.main(standalone_mode=False) or DONE)
+        sys.exit(_outcome())
+    finally:
+        log.removeHandler(lines)
+
+
+def _outcome() -> int:
+    try:
+        return cli.main(prog_name="robustkpca", standalone_mode=False) or DONE
     except UserError as error:
-        _complain(str(error), WRONG_INPUT)
+        _say(str(error))
+        return WRONG_INPUT
     except click.ClickException as error:
-        _complain(error.format_message(), WRONG_INPUT)
+        context = getattr(error, "ctx", None)
+        mend = f"; '{context.command_path} --help' shows how" if context else ""
+        _say(error.format_message().rstrip(".") + mend)
+        return WRONG_INPUT
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted; the same command continues where it stopped", INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(DONE)
+        _say("interrupted; the same command continues where it stopped")
+        return INTERRUPTED
+    except SystemExit:  # click and rich leave in this way when the reader of a pipe has gone
+        return DONE
 
 
-def _complain(message: str, code: int) -> None:
+def _say(message: str) -> None:
+    """Write one line to stderr."""
     print(f"robustkpca: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(code)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="robustkpca", prog_name="robustkpca")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Evaluate the robustness of PyTorch models, sample by sample.
 
     \b
@@ -85,6 +121,8 @@ def cli() -> None:
     robustkpca score timm/resnet18 --checkpoint r18.pth --benchmark imagenet --data /data/imagenet --threats linf
     robustkpca leaderboard --format markdown             the table of what ./results holds
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @cli.command(cls=_Greedy)
@@ -101,6 +139,7 @@ def cli() -> None:
 )
 @click.option("--benchmark", metavar="NAME", help="Data, models and board that belong together; default digits.")
 @click.option("--data", metavar="DIR", help="A folder of images, or an npy/npz file.")
+@click.option("--classes", type=int, metavar="K", help="For data that lack samples of the last of their K classes.")
 @click.option(
     "--threats",
     multiple=True,
@@ -133,45 +172,43 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
     from robustkpca.matrix import Matrix
 
     folder = Path(out)
-    if folder.suffix in (".json", ".csv", ".md"):
+    if folder.suffix.lower() in TABLE_FILES:
         raise BadValue(
             f"--out {out}: expected a results folder; write a table with 'robustkpca leaderboard --out {out}'"
         )
-    matrix = Matrix.of(config or "options", **_merged(models, config, options))
+    given = _given(models, options)
+    Matrix.of("options", **given)
+    matrix = Matrix.of(f"config {config}", **Matrix.read(config) | given) if config else Matrix.of("options", **given)
     from robustkpca.progress import TerminalReporter
 
     with TerminalReporter(quiet=quiet) as reporter:
         from robustkpca.evaluation import run_matrix
 
         run = run_matrix(matrix, folder, reporter)
-    from robustkpca.leaderboard import leaderboard as fill
+    from robustkpca.boards import leaderboard as fill
 
     tables = fill(run.frame(), run.board)
-    _print(tables, "json" if as_json else "")
+    print_tables(tables, "json" if as_json else "")
     whole = all(cell.value is not None for table in tables for row in table.rows for cell in row.cells)
     if not whole:
-        print("robustkpca: some cells have no value; 'robustkpca show' lists why", file=sys.stderr)
+        _say(f"some cells have no value; 'robustkpca show {shlex.quote(out)}' lists why")
     return DONE if whole else INCOMPLETE
 
 
-def _merged(models: tuple[str, ...], config: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the matrix: those of the config file, replaced by what the command line names."""
-    from robustkpca.matrix import Matrix
-
-    values = Matrix.read(config) if config else {}
+def _given(models: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the matrix that the command line names."""
     model_options = {name: options.pop(name) for name in ("checkpoint", "use_ema", "preprocessing", "dtype")}
     model_options = {name: value for name, value in model_options.items() if value}
-    values |= {name: value for name, value in options.items() if value not in (None, ())}
-    if models:
-        values["models"] = [{"name": name} for name in models]
-    if model_options.get("checkpoint") and len(models) != 1:
+    values = {name: value for name, value in options.items() if value not in (None, ())}
+    if model_options and not models:
+        option = f"--{next(iter(model_options)).replace('_', '-')}"
+        raise BadValue(f"{option} belongs to a MODEL, and none is named; write 'robustkpca score MODEL {option} ...'")
+    if "checkpoint" in model_options and len(models) > 1:
         raise BadValue(
             f"--checkpoint belongs to one MODEL, got {len(models)}; give several models their own in --config"
         )
-    if model_options:
-        if not models:
-            raise BadValue(f"--{next(iter(model_options)).replace('_', '-')} belongs to a MODEL; name one")
-        values["models"] = [choice | model_options for choice in values["models"]]
+    if models:
+        values["models"] = [{"name": name} | model_options for name in models]
     return values
 
 
@@ -189,8 +226,8 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
     robustkpca leaderboard --format markdown
     robustkpca leaderboard results --board quick --format csv --out quick.csv
     """
+    from robustkpca.boards import leaderboard as fill
     from robustkpca.formats import render
-    from robustkpca.leaderboard import leaderboard as fill
     from robustkpca.store import read
 
     text = render(fill(read(*(folders or ("results",))), board), form)
@@ -204,12 +241,18 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
 
 
 @cli.command("list")
-@click.argument("kind", type=click.Choice(["models", "threats", "attacks", "corruptions", "benchmarks", "boards"]))
-@click.argument("pattern", default="")
+@click.argument(
+    "kind",
+    type=click.Choice(["models", "threats", "attacks", "corruptions", "benchmarks", "boards"]),
+    metavar="KIND",
+)
+@click.argument("pattern", default="", metavar="[PATTERN]")
 @click.option("--tag", metavar="TAG", help="Only entries with this tag.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
     """List what is registered, with a line on each; PATTERN filters by name.
+
+    KIND is models, threats, attacks, corruptions, benchmarks or boards.
 
     \b
     robustkpca list models
@@ -224,12 +267,15 @@ def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
+    if not rows and not (pattern or tag):
+        _say(f"no {kind} are registered")
+        return
     if not rows:
         raise BadValue(
             f"no {kind} match {pattern!r}{f' with tag {tag!r}' if tag else ''}; 'robustkpca list {kind}' shows all"
         )
     lines = [[str(row[field]) for field in ("name", "summary", "source")] + [" ".join(row["tags"])] for row in rows]
-    _grid(["name", "what it is", "source", "tags"], lines)
+    print_grid(["name", "what it is", "source", "tags"], lines)
 
 
 def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
@@ -247,7 +293,12 @@ def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
 @click.argument("folder", default="results", metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(folder: str, as_json: bool) -> None:
-    """Show what a results folder holds and what is missing."""
+    """Show what a results folder holds and what is missing; ./results where none is named.
+
+    \b
+    robustkpca show
+    robustkpca show results --json
+    """
     from robustkpca.summary import summary
 
     rows = summary(folder)
@@ -255,39 +306,4 @@ def show(folder: str, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     titles = list(rows[0])
-    _grid(titles, [[str(row[title]) for title in titles] for row in rows])
-
-
-def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a plain table; only a terminal wraps it."""
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    grid = Grid(*titles, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        grid.add_row(*(Text(text) for text in row))
-    Console(width=None if sys.stdout.isatty() else 240).print(grid)
-
-
-def _print(tables: Sequence[Table], form: str) -> None:
-    """Print tables: drawn on a terminal, markdown elsewhere, or in the form asked for."""
-    from robustkpca.formats import caption, cells, header, render
-
-    if form or not sys.stdout.isatty():
-        click.echo(render(tables, form or "markdown"), nl=False)
-        return
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    console = Console()
-    for table in tables:
-        grid = Grid(title=f"{table.board.title}: {table.data_name}", title_justify="left", title_style="bold")
-        for index, title in enumerate(header(table)):
-            grid.add_column(Text(title), justify="left" if index == 1 else "right")
-        for texts in cells(table):
-            grid.add_row(*(Text(text) for text in texts))
-        console.print(grid)
-        for line in caption(table):
-            console.print(Text(line, style="dim"))
+    print_grid(titles, [[str(row[title]) for title in titles] for row in rows])

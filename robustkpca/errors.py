@@ -37,5 +37,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     nearest = get_close_matches(name, names, n=3, cutoff=0.5)
     if nearest:
         return UnknownName(f"no {kind} named {name!r}. Did you mean {', '.join(map(repr, nearest))}?")
-    listing = ", ".join(names) if len(names) <= 20 else f"robustkpca list {kind}s shows all {len(names)}"
+    listing = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return UnknownName(f"no {kind} named {name!r}. Known: {listing or 'none'}.")

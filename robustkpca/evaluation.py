@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import OutOfMemoryError, Tensor, nn
 
 from robustkpca import registry
-from robustkpca.audit import check_model, rehearse
+from robustkpca.audit import check_model, guessed, rehearse, untrained
 from robustkpca.benchmarks import find_benchmark
+from robustkpca.boards import Board, board_of, find_board, spelled
 from robustkpca.data import open_data
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.inputs import checked_images, checked_labels
 from robustkpca.data.selection import selection
-from robustkpca.errors import BadValue, Unusable
-from robustkpca.leaderboard import Board, board_of, find_board
+from robustkpca.errors import BadValue, Unusable, unknown
 from robustkpca.matrix import Matrix, ModelChoice
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.models.loading import load_model, wrap
+from robustkpca.preprocessing import Preprocessing
 from robustkpca.progress import Reporter
 from robustkpca.records import Verdict
 from robustkpca.runner import Shard, plan, run
+from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
 from robustkpca.tasks.classification import judge_threat
 from robustkpca.threats import Protocol, ThreatModel
@@ -139,6 +142,16 @@ def attack(
 
 
 @dataclass(frozen=True)
+class _Contestant:
+    """A model that was loaded and checked; ``classifier`` is ``None`` where it has to be loaded again."""
+
+    choice: ModelChoice
+    spec: ModelSpec
+    flags: tuple[str, ...]
+    classifier: TorchClassifier | None
+
+
+@dataclass(frozen=True)
 class Run:
     """A matrix with everything found and checked.
 
@@ -148,6 +161,7 @@ class Run:
         data: The data set.
         seed: The seed of the run.
         store: Where the records are.
+        samples: Ids of the samples that were asked for.
     """
 
     board: Board
@@ -155,13 +169,14 @@ class Run:
     data: Dataset
     seed: int
     store: ResultStore
+    samples: frozenset[str]
 
     def frame(self) -> pandas.DataFrame:
         """Return the records of this run alone, also where the folder holds others."""
         frame = self.store.frame()
         mine = frame["model"].isin(self.models) & (frame["data"] == self.data.spec.id) & (frame["seed"] == self.seed)
-        labels = frame["threat_label"].isin(self.board.threats)
-        return frame[mine & labels].reset_index(drop=True)
+        mine &= frame["threat_label"].isin(self.board.threats) & frame["sample"].isin(self.samples)
+        return frame[mine].assign(planned=str(len(self.samples))).reset_index(drop=True)
 
 
 def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = None) -> Run:
@@ -188,32 +203,49 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     source = matrix.data or benchmark.data
     if not source:
         raise BadValue(f"no data: benchmark {benchmark.name} needs a folder; give it with --data DIR")
-    data = open_data(source)
+    matrix = matrix.model_copy(
+        update={"models": choices, "threats": matrix.threats or (benchmark.board,), "data": source}
+    )
+    data = open_data(source, classes=matrix.classes)
+    for notice in data.notices:
+        log.warning("%s", notice)
     positions = selection(data.ids, matrix.limit)
     loaded = list(_loaded(choices, matrix, data, positions))
     groups = {}
-    for name, spec_id, _, _ in loaded:
-        if spec_id in groups:
-            raise BadValue(f"model {name} is named twice with the same weights; name it once")
-        groups[spec_id] = plan(store, spec_id, threats, data, positions, seed=matrix.seed, shard_size=matrix.shard_size)
-    missing = {spec_id: _samples(shards) for spec_id, shards in groups.items()}
+    for one in loaded:
+        if one.spec.id in groups:
+            raise BadValue(f"model {one.choice.name} is named twice with the same weights; name it once")
+        groups[one.spec.id] = plan(
+            store, one.spec.id, threats, data, positions, seed=matrix.seed, shard_size=matrix.shard_size
+        )
+    _check_images(data, {one.spec.preprocessing: groups[one.spec.id] for one in loaded})
+    missing = {model: _samples(shards) for model, shards in groups.items()}
     reporter.planned(sum(missing.values()))
     _keep_config(matrix, store.folder)
-    for (_, spec_id, classifier, flags), choice in zip(loaded, choices, strict=True):
-        if not groups[spec_id]:
+    for one in loaded:
+        if not groups[one.spec.id]:
             continue
-        classifier = classifier or _load(choice, matrix)
-        reporter.model(classifier, missing[spec_id])
-        run(
-            classifier,
-            data,
-            groups[spec_id],
-            store,
-            planned=len(positions),
-            flags=flags,
-            progress=reporter.finished,
-        )
-    return Run(board, tuple(groups), data, matrix.seed, store)
+        classifier = one.classifier or _load(one.choice, matrix)
+        reporter.model(classifier, missing[one.spec.id])
+        try:
+            run(
+                classifier,
+                data,
+                groups[one.spec.id],
+                store,
+                planned=len(positions),
+                flags=one.flags,
+                progress=reporter.finished,
+            )
+        except OutOfMemoryError as error:
+            raise Unusable(
+                f"model {one.choice.name}: {matrix.device} has too little memory for passes of {classifier.batch_size} images; "
+                "choose a smaller --batch-size (no verdict depends on it), the same command then continues"
+            ) from error
+    done = Run(board, tuple(groups), data, matrix.seed, store, frozenset(data.ids[position] for position in positions))
+    for remark in guessed(done.frame()):
+        log.warning("%s", remark)
+    return done
 
 
 def score(
@@ -254,14 +286,28 @@ def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
     protocol = Protocol(matrix.protocol) if matrix.protocol else None
     texts = matrix.threats or (default,)
     known = registry.entries("leaderboards")
+    _refuse_unknown(texts)
     if len(texts) == 1 and texts[0] in known and protocol is not Protocol.PUBLISHED:
-        board = find_board(texts[0])
+        board = spelled(find_board(texts[0]))
         return board, [ThreatModel.parse(text) for text in board.threats]
     parts: list[str] = []
     for text in texts:
         parts += find_board(text).threats if text in known else [text]
     threats = list(dict.fromkeys(ThreatModel.parse(text, protocol=protocol) for text in parts))
     return board_of([threat.label for threat in threats]), threats
+
+
+def _refuse_unknown(texts: Sequence[str]) -> None:
+    """Refuse what is neither a threat nor a board, and say so where it is a model that ``--threats`` has taken."""
+    groups = map(registry.entries, ("attacks", "corruptions", "leaderboards"))
+    known = {"clean"}.union(*groups)
+    for text in map(str.strip, texts):
+        name = re.split(r"[(@:]", text.removeprefix(f"{Protocol.PUBLISHED.value}/"), maxsplit=1)[0]
+        if name in known:
+            continue
+        if name in registry.entries("models") or name.startswith("timm/") or ".py:" in text:
+            raise BadValue(f"--threats takes every word that follows, also the model {text!r}; write MODELs before it")
+        raise unknown("threat", name, known)
 
 
 def _rehearse(threats: Sequence[ThreatModel]) -> None:
@@ -272,18 +318,18 @@ def _rehearse(threats: Sequence[ThreatModel]) -> None:
 
 def _loaded(
     choices: Sequence[ModelChoice], matrix: Matrix, data: Dataset, positions: Sequence[int]
-) -> Iterator[tuple[str, str, TorchClassifier | None, list[str]]]:
-    """Load and check every model; yield name, id, the classifier while there is room, and remarks."""
+) -> Iterator[_Contestant]:
+    """Load and check every model, and hold it while there is room."""
     held = 0
     for choice in choices:
         classifier = _load(choice, matrix)
         images = data.read(list(positions[:8]), classifier.spec.preprocessing)
-        flags = check_model(classifier, images, data.spec.classes)
+        flags = check_model(classifier, images, data.spec.classes) + untrained(classifier.spec)
         for flag in flags:
             log.warning("%s: %s", choice.name, flag)
         log.info("%s: %s, weights %s", choice.name, classifier.spec.preprocessing, classifier.spec.weights[:12])
         held += sum(p.numel() * p.element_size() for p in classifier.network.parameters())
-        yield choice.name, classifier.spec.id, classifier if held <= _HELD_BYTES else None, flags
+        yield _Contestant(choice, classifier.spec, tuple(flags), classifier if held <= _HELD_BYTES else None)
 
 
 def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
@@ -296,6 +342,13 @@ def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
         dtype=choice.dtype,
         batch_size=matrix.batch_size,
     )
+
+
+def _check_images(data: Dataset, groups: Mapping[Preprocessing, Sequence[Sequence[Shard]]]) -> None:
+    """Find damaged images among those that are still needed, before any of them is attacked."""
+    for preprocessing, shards in groups.items():
+        needed = {position for group in shards for shard in group for position in shard.positions}
+        data.check(sorted(needed), preprocessing)
 
 
 def _samples(groups: Sequence[Sequence[Shard]]) -> int:

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from robustkpca.boards import Cell, Table
 from robustkpca.errors import unknown
-from robustkpca.leaderboard import Cell, Table
 
 
 def render(tables: Sequence[Table], form: str) -> str:

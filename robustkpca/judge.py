@@ -113,18 +113,19 @@ def judge_attack(
     if not len(standing):
         return result
     result.meter.stand(standing)
+    images, labels = images[standing], labels[standing]
     proposals: Proposals | None = None
     keep: Keep | None = None
     try:
         proposals = lifted(attack)(
-            result.meter, images[standing], labels[standing], budget=budget, draws=draws.narrow(standing), **options
+            result.meter, images.clone(), labels.clone(), budget=budget, draws=draws.narrow(standing), **options
         )
         while len(standing):
             candidate = next(proposals) if keep is None else proposals.send(keep)
-            stays = _judge_candidate(result, candidate, standing, images, budget)
-            keep = Keep(stays)
-            standing = keep(standing)
-            result.meter.stand(standing)
+            keep = _judge_candidate(result, candidate, standing, images, labels, budget)
+            if keep.index is not None:
+                standing, images, labels = keep(standing, images, labels)
+                result.meter.stand(standing)
     except StopIteration:
         pass
     except UserError:
@@ -200,6 +201,32 @@ def judge_change(model: Classifier, images: Tensor, changed: Tensor, labels: Ten
     return result
 
 
+def judge_corruption(
+    model: Classifier, corruption: Callable[[Tensor], Any], images: Tensor, labels: Tensor
+) -> Judgement:
+    """Corrupt images and judge them as `judge_change` does; ``FAILED`` where the corruption raises or gives no images.
+
+    Args:
+        model: Maps images in [0, 1] to logits.
+        corruption: Maps images ``(N, C, H, W)``, uint8, to others.
+        images: ``(N, C, H, W)``, in [0, 1].
+        labels: ``(N,)``, int64, true classes.
+    """
+    pixels = (images * 255).round().to(torch.uint8)
+    try:
+        changed = corruption(pixels)
+        if not isinstance(changed, Tensor) or (changed.shape, changed.dtype) != (pixels.shape, pixels.dtype):
+            kind = f"{tuple(changed.shape)} {changed.dtype}" if isinstance(changed, Tensor) else type(changed).__name__
+            raise ValueError(f"the corruption gave {kind} for {tuple(pixels.shape)} {pixels.dtype}")
+    except UserError:
+        raise
+    except Exception as error:  # see judge_attack
+        result = judge_clean(model, images, labels)
+        result.give(torch.arange(len(images)), Verdict.FAILED, _describe(error))
+        return result
+    return judge_change(model, images, changed.to(images.dtype) / 255, labels)
+
+
 def _last(proposals: Proposals, keep: Keep) -> Candidate | None:
     last = None
     try:
@@ -234,24 +261,25 @@ def _compare(result: Judgement, images: Tensor, logits: Tensor, allowed: Tensor)
 
 
 def _judge_candidate(
-    result: Judgement, candidate: Candidate, standing: Tensor, images: Tensor, budget: Budget
-) -> Tensor:
-    """Judge one candidate for everyone standing; return ``(M,)``, who stays."""
-    originals = images[standing]
-    proposed, logits = _answered(result.meter, candidate, originals.shape)
-    distances = budget.distance(proposed, originals)
-    finite = logits.isfinite().all(1) & distances.isfinite()
-    allowed = budget.allows(proposed, originals)
-    broken = finite & allowed & (logits.argmax(1) != result.labels[standing])
-    result.images[standing] = proposed.to(result.images.dtype)
-    result.logits[standing] = logits.to(result.logits.dtype)
-    result.distances[standing] = distances.to(result.distances.dtype)
-    stays = finite & allowed & ~broken
-    if not bool(stays.all()):
-        result.give(standing[broken], Verdict.BROKEN)
+    result: Judgement, candidate: Candidate, standing: Tensor, images: Tensor, labels: Tensor, budget: Budget
+) -> Keep:
+    """Judge one candidate for everyone standing, whose images and labels these are; return who stays."""
+    proposed, logits = _answered(result.meter, candidate, images.shape)
+    distances = budget.distance(proposed, images)
+    allowed = budget.allows(proposed, images, distances)  # never where the distance is not finite
+    finite, right = logits.isfinite().all(1), logits.argmax(1) == labels
+    keep = Keep(finite & allowed & right)
+    for kept, news in ((result.images, proposed), (result.logits, logits), (result.distances, distances)):
+        if len(standing) == len(kept):
+            kept.copy_(news)
+        else:
+            kept[standing] = news.to(kept.dtype)
+    if keep.index is not None:
+        finite &= distances.isfinite()
+        result.give(standing[finite & allowed & ~right], Verdict.BROKEN)
         result.give(standing[~finite], Verdict.INVALID, "a candidate or the model's output for it is not finite")
         result.give(standing[finite & ~allowed], Verdict.INVALID, f"a candidate lies outside {budget} or [0, 1]")
-    return stays
+    return keep
 
 
 def _rescore(model: Classifier, result: Judgement) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 import yaml
+from pydantic_core import ErrorDetails
 
-from robustkpca.errors import BadValue
+from robustkpca.errors import BadValue, unknown
 from robustkpca.specs import fingerprint
 
 
@@ -41,6 +42,7 @@ class Matrix(pydantic.BaseModel):
         threats: Texts of threats, or names of boards; one alone needs no list.
         benchmark: Name of a benchmark, for its data and defaults.
         data: Folder or file, instead of the benchmark's own data.
+        classes: Number of classes, for data that lack samples of the last ones; ``None`` counts what is there.
         protocol: For attacks whose text does not say.
         limit: Most samples; ``None`` for all.
         seed: Key of the random streams.
@@ -55,7 +57,8 @@ class Matrix(pydantic.BaseModel):
     threats: tuple[str, ...] = ()
     benchmark: str = "digits"
     data: str | None = None
-    protocol: str | None = pydantic.Field(default=None, pattern="^(pixel|published)$")
+    classes: int | None = pydantic.Field(default=None, ge=1)
+    protocol: Literal["pixel", "published"] | None = None
     limit: int | None = pydantic.Field(default=None, ge=1)
     seed: int = pydantic.Field(default=0, ge=0)
     batch_size: int | str = "auto"
@@ -90,7 +93,7 @@ class Matrix(pydantic.BaseModel):
         """Build a matrix, with a mistake told in one line.
 
         Args:
-            source: Where the values come from, for the message.
+            source: Where the values come from, for the message; ``options`` for those of the command line.
             values: The fields.
 
         Raises:
@@ -99,11 +102,7 @@ class Matrix(pydantic.BaseModel):
         try:
             return cls(**values)
         except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            got = "" if first["type"] in ("missing", "extra_forbidden") else f" (got {first['input']!r})"
-            fields = f"; known: {', '.join(cls.model_fields)}" if first["type"] == "extra_forbidden" else ""
-            raise BadValue(f"{source}: {where}: {first['msg']}{got}{fields}") from None
+            raise BadValue(_mistake(source, error.errors()[0])) from None
 
     @classmethod
     def read(cls, path: str | Path) -> dict[str, Any]:
@@ -137,3 +136,17 @@ class Matrix(pydantic.BaseModel):
             temporary.write_text(text, encoding="utf-8")
             os.replace(temporary, path)
         return path
+
+
+def _mistake(source: str, error: ErrorDetails) -> str:
+    """Tell a mistake in one line: what it is about, what came, and what was expected."""
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        owner = ModelChoice if error["loc"][0] == "models" else Matrix
+        return f"{source}: {place}: {unknown('option', str(error['loc'][-1]), owner.model_fields)}"
+    where = f"--{place.replace('_', '-')}" if source == "options" else f"{source}: {place}"
+    if error["type"] == "missing":
+        return f"{where}: it is missing; expected a value"
+    least = error.get("ctx", {}).get("ge")
+    wanted = f"expected a whole number from {least} up" if least is not None else error["msg"]
+    return f"{where} {error['input']!r}: {wanted.removeprefix('Value error, ').replace('Input should be', 'expected')}"

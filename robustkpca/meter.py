@@ -40,22 +40,20 @@ class MeteredClassifier:
             images: One per standing image, or a whole multiple of that.
             rows: ``(N,)``, int64, which standing image each belongs to; needed for any other number.
         """
-        self._count(self.forwards, len(images), rows)
+        owners = self._owners(len(images), rows)
+        self.forwards.index_add_(0, owners, torch.ones_like(owners))
         return self._model.logits(images)
 
     def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return logits and gradients as `Classifier.value_and_gradient`, counting one pass each way."""
-        self._count(self.forwards, len(images), rows)
-        self._count(self.backwards, len(images), rows)
+        owners = self._owners(len(images), rows)
+        one = torch.ones_like(owners)
+        self.forwards.index_add_(0, owners, one)
+        self.backwards.index_add_(0, owners, one)
         logits, gradient = self._model.value_and_gradient(images, loss)
         flat = (gradient.flatten(1) == 0).all(1)
-        owners = self._owners(len(images), rows)
         self.zero_gradients.index_add_(0, owners, flat.to(owners.device, torch.int64))
         return logits, gradient
-
-    def _count(self, counter: Tensor, count: int, rows: Tensor | None) -> None:
-        owners = self._owners(count, rows)
-        counter.index_add_(0, owners, torch.ones_like(owners))
 
     def _owners(self, count: int, rows: Tensor | None) -> Tensor:
         if rows is not None:
@@ -66,4 +64,4 @@ class MeteredClassifier:
                 f"the attack asked for {count} images while {len(self._standing)} stand; "
                 "pass rows= to say which of them each image belongs to"
             )
-        return self._standing.repeat(each)
+        return self._standing if each == 1 else self._standing.repeat(each)

@@ -86,6 +86,7 @@ def find(group: str, name: str) -> Entry:
 def refresh() -> None:
     """Forget what was found, after a package was installed into the running process."""
     _entries.cache_clear()
+    _leave_out.cache_clear()
 
 
 @cache
@@ -111,11 +112,17 @@ def _table(point: EntryPoint) -> dict[str, Entry]:
         table = point.load()
         origin = f"{point.dist.name}=={point.dist.version}" if point.dist else point.name
         return {name: _stamped(entry, origin) for name, entry in dict(table).items()}
-    except Exception as error:  # a stranger's package may fail in any way, and must not take the rest with it
+    except (Exception, SystemExit) as error:  # a stranger's package may fail in any way; the rest must stay usable
         if point.name == "robustkpca":
             raise
-        print(f"robustkpca: plug-in {point.name!r} ({point.value}) is left out: {error}", file=sys.stderr)
+        _leave_out(point.name, " ".join(f"{point.module}: {type(error).__name__}: {error}".split()))
         return {}
+
+
+@cache
+def _leave_out(name: str, why: str) -> None:
+    """Name a plug-in that cannot be used, once, however many tables it has."""
+    print(f"robustkpca: plug-in {name!r} is left out: {why}", file=sys.stderr)
 
 
 def _stamped(entry: Entry | str, origin: str) -> Entry:

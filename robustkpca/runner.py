@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -148,7 +149,7 @@ def _run_shard(
         batch_size=model.batch_size,
         seconds=time.perf_counter() - clock,
         started=started.isoformat(),
-        versions=_versions(),
+        versions=_versions() | _announcer(shard.threat),
         code=str(Path(__file__).parent),
         planned=planned,
         threat_label=shard.threat.label,
@@ -157,6 +158,7 @@ def _run_shard(
     store.write(cell, header, samples, columns)
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _VERSIONED:
@@ -165,3 +167,9 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def _announcer(threat: ThreatModel) -> dict[str, str]:
+    """Return the package that announced a threat, with its version."""
+    name, _, number = (threat.entry.origin if threat.entry else "").partition("==")
+    return {name: number} if number else {}

@@ -143,7 +143,12 @@ class ResultStore:
 
 def read(*folders: str | Path) -> pandas.DataFrame:
     """Return every record of some results folders as one frame; see `ResultStore.frame`."""
-    paths = [path for folder in folders for path in ResultStore(folder)._shards()]
+    paths = []
+    for folder in folders:
+        shards = ResultStore(folder)._shards()
+        if not shards:
+            raise _nothing_in(str(folder))
+        paths += shards
     return _frame(paths, ", ".join(map(str, folders)))
 
 
@@ -152,7 +157,7 @@ def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
     import pyarrow
 
     if not paths:
-        raise BadValue(f"no results in {where}: expected records/*/*/shard-*.parquet, written by 'robustkpca score'")
+        raise _nothing_in(where)
     parts = []
     for path in paths:
         table = _read(path)
@@ -180,6 +185,10 @@ def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
         frame = frame.drop_duplicates(list(KEY))
     ordered: pandas.DataFrame = frame.sort_values(list(KEY), kind="stable", ignore_index=True, key=_plain)
     return ordered
+
+
+def _nothing_in(where: str) -> BadValue:
+    return BadValue(f"no results in {where}: expected records/*/*/shard-*.parquet, written by 'robustkpca score'")
 
 
 def _plain(column: pandas.Series[Any]) -> pandas.Series[Any]:

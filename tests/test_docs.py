@@ -27,11 +27,11 @@ from PIL import Image
 
 import robustkpca
 from robustkpca import evaluation, registry
+from robustkpca.boards import find_board
 from robustkpca.calls import Call, complete, format_value
 from robustkpca.commands import KINDS, cli
 from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue
-from robustkpca.leaderboard import find_board
 from robustkpca.matrix import Matrix
 from robustkpca.models import create_model
 from robustkpca.records import RunHeader
@@ -397,7 +397,7 @@ def test_the_table_names_the_models_and_columns_of_the_default_run() -> None:
 @pytest.mark.slow
 def test_the_table_is_what_score_prints_up_to_a_few_samples() -> None:
     """Another processor may decide a few samples at the boundary otherwise."""
-    from robustkpca.leaderboard import leaderboard
+    from robustkpca.boards import leaderboard
 
     (table,) = leaderboard(robustkpca.score(), "quick")
     written = {cells[1]: [float(_numbers(cell)[0]) for cell in cells[2:]] for cells in rows(marked("leaderboard")[""])}

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from robustkpca.boards import leaderboard
 from robustkpca.formats import FORMATS, render
-from robustkpca.leaderboard import leaderboard
 from robustkpca.store import read
 
 MODELS, THREATS, SAMPLES, SHARD = (

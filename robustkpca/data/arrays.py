@@ -50,6 +50,9 @@ class ArrayImages:
             return _reopened, (str(self.pixels.filename), values)
         return ArrayImages, tuple(values.values())
 
+    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> None:
+        """Nothing can be damaged in an array that was opened."""
+
     def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Take some of the images; see `Dataset.read`. Floats are cropped, but neither resized nor made grey."""
         if not len(positions):

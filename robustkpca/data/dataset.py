@@ -41,6 +41,18 @@ class Dataset(Protocol):
         """Lines about choices made while the layout was recognised; a command shows them on stderr."""
         ...
 
+    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> None:
+        """Find out, before anything is computed, whether these samples can be read.
+
+        Args:
+            positions: Which samples will be read.
+            preprocessing: What will be applied.
+
+        Raises:
+            BadValue: If a file is damaged, or sizes differ and nothing makes them equal.
+        """
+        ...
+
     def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Read some samples; the memory needed grows with their number only.
 

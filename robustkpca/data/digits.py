@@ -10,7 +10,7 @@ from robustkpca.data.arrays import ArrayImages, array_data
 from robustkpca.errors import BadValue
 
 DIGITS = MappingProxyType({"digits": "test", "digits/test": "test", "digits/train": "train"})
-TRAIN_SIZE = 1257  # of 1797, in scikit-learn's order; the test writers come last
+TRAIN_SIZE = 1257  # of 1797, in scikit-learn's order
 DEEPEST = 16  # the value of a full pixel
 
 

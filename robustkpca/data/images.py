@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -45,6 +46,16 @@ class ImageFiles:
     class_names: tuple[str, ...]
     notices: tuple[str, ...] = ()
 
+    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> None:
+        """Decode some of the images coarsely, and compare their sizes; see `Dataset.check`."""
+        paths = [self.root / self.ids[position] for position in positions]
+        with ThreadPoolExecutor(DECODERS) as pool:
+            sizes = list(pool.map(_intact, paths))
+        if preprocessing.crop is None and preprocessing.resize is None:
+            for path, size in zip(paths, sizes, strict=True):
+                if size != sizes[0]:
+                    raise _other_sizes(paths[0], sizes[0], path, size)
+
     def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Decode some of the images; see `Dataset.read`."""
         if not len(positions):
@@ -56,6 +67,38 @@ class ImageFiles:
             first = self.root / self.ids[0]
             _refuse_other_sizes(first, _shape(first, preprocessing), paths, pixels)
         return torch.stack(pixels).float().div_(255)
+
+
+def _intact(path: Path) -> tuple[int, int]:
+    """Decode a file as coarsely as its format allows, to find damage; return width and height."""
+    with _opened(path) as image:
+        size: tuple[int, int] = image.size
+        image.draft("RGB", (1, 1))  # JPEG alone: an eighth of the size, but every block is read
+        _load(image, path)
+    return size
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    try:
+        image = Image.open(path)
+    except UnidentifiedImageError:
+        raise BadValue(f"image {str(path)!r} is not an image ({_sign(path)}); replace or remove the file") from None
+    except _DAMAGE as error:
+        raise _damaged(path, error) from None
+    with image:
+        yield image
+
+
+def _load(image: Image.Image, path: Path) -> None:
+    try:
+        image.load()
+    except _DAMAGE as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> BadValue:
+    return BadValue(f"image {str(path)!r} cannot be decoded: {error}; replace or remove the file")
 
 
 def image_files(
@@ -100,13 +143,8 @@ def decoded(path: Path, preprocessing: Preprocessing) -> Tensor:
     Raises:
         BadValue: If the file is damaged, has more than 8 bits per channel, or is smaller than the crop.
     """
-    try:
-        with Image.open(path) as image:
-            image.load()
-    except UnidentifiedImageError:
-        raise BadValue(f"image {str(path)!r} is not an image ({_sign(path)}); replace or remove the file") from None
-    except _DAMAGE as error:
-        raise BadValue(f"image {str(path)!r} cannot be decoded: {error}; replace or remove the file") from None
+    with _opened(path) as image:
+        _load(image, path)
     if image.mode in _DEEP_MODES:
         raise BadValue(f"image {str(path)!r} has mode {image.mode}; expected 8 bits per channel: convert the file")
     try:
@@ -140,8 +178,11 @@ def _shape(path: Path, preprocessing: Preprocessing) -> torch.Size:
 def _refuse_other_sizes(first: Path, shape: torch.Size, paths: Sequence[Path], pixels: Sequence[Tensor]) -> None:
     for path, image in zip(paths, pixels, strict=True):
         if image.shape != shape:
-            one, other = (f"{size[2]}x{size[1]}" for size in (shape, image.shape))
-            raise BadValue(
-                f"images differ in size: {str(first)!r} is {one}, {str(path)!r} is {other}; "
-                "set a crop with --preprocessing, such as 'resize=256,crop=224'"
-            )
+            raise _other_sizes(first, (shape[2], shape[1]), path, (image.shape[2], image.shape[1]))
+
+
+def _other_sizes(first: Path, one: tuple[int, int], path: Path, other: tuple[int, int]) -> BadValue:
+    return BadValue(
+        f"images differ in size: {str(first)!r} is {one[0]}x{one[1]}, {str(path)!r} is {other[0]}x{other[1]}; "
+        "set a crop with --preprocessing, such as 'resize=256,crop=224'"
+    )

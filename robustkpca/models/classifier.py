@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -112,6 +114,7 @@ class TorchClassifier:
         modes = {module: module.training for module in self.network.modules()}
         flags = {parameter: parameter.requires_grad for parameter in self.network.parameters()}
         buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
+        generators = random.getstate(), numpy.random.get_state()
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             try:
@@ -128,6 +131,8 @@ class TorchClassifier:
                     for name, buffer in self.network.named_buffers():
                         if name in buffers:
                             buffer.copy_(buffers[name])
+                random.setstate(generators[0])
+                numpy.random.set_state(generators[1])
 
 
 def _dtype(network: nn.Module) -> torch.dtype:

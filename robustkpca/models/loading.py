@@ -152,10 +152,12 @@ def _device(network: nn.Module, device: str | torch.device | None) -> torch.devi
     try:
         where = torch.device(device)
     except RuntimeError:
-        raise BadValue(f"device {device!r}: expected cpu, cuda or cuda:N") from None
+        where = None
+    if where is None or where.type not in ("cpu", "cuda"):
+        raise BadValue(f"device {str(device)!r}: expected cpu, cuda or cuda:N")
     if where.type == "cuda" and (not torch.cuda.is_available() or (where.index or 0) >= torch.cuda.device_count()):
         raise BadValue(
-            f"device {device!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices; use --device cpu"
+            f"device {str(device)!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices; use --device cpu"
         )
     return where
 

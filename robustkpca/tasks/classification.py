@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from robustkpca.draws import Draws
-from robustkpca.judge import Judgement, judge_attack, judge_change, judge_clean, judge_published, margins
+from robustkpca.judge import Judgement, judge_attack, judge_clean, judge_corruption, judge_published, margins
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.threats import Protocol, ThreatModel
 
@@ -33,9 +34,8 @@ def judge_threat(
     draws = Draws.of(samples, seed=seed, threat=str(threat))
     function, options = threat.function(), dict(threat.call.arguments)
     if threat.severity is not None:
-        pixels = (images * 255).round().to(torch.uint8)
-        corrupted = function(pixels, severity=threat.severity, draws=draws, **options)
-        return judge_change(model, images, corrupted.to(images.dtype) / 255, labels)
+        corruption = partial(function, severity=threat.severity, draws=draws, **options)
+        return judge_corruption(model, corruption, images, labels)
     assert threat.budget is not None
     if threat.protocol is Protocol.PUBLISHED:
         bare = model.normalised()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy
@@ -148,6 +148,21 @@ def find_board(name: str) -> Board:
     return board
 
 
+def spelled(board: Board, known: Container[str] = ()) -> Board:
+    """Return a board with its threats in their short text, as the records have them.
+
+    Args:
+        board: Its author may have written out options that have their default value, or ``0.10`` for ``0.1``.
+        known: Texts that are short already.
+    """
+    from robustkpca.threats import ThreatModel
+
+    label = {text: text if text in known else ThreatModel.parse(text).label for text in board.threats}
+    return replace(
+        board, columns=tuple(Column(c.title, tuple(map(label.__getitem__, c.threats))) for c in board.columns)
+    )
+
+
 def board_of(threats: Sequence[str], name: str = "custom") -> Board:
     """Return a board with one column for each threat, and the worst of the attacks of a protocol where there are several.
 
@@ -178,7 +193,7 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
     if board is None:
         board = board_of(list(frame["threat_label"].unique()))
     elif isinstance(board, str):
-        board = find_board(board)
+        board = spelled(find_board(board), set(frame["threat_label"].unique()))
     return [_table(part, board) for _, part in frame.groupby("data", observed=True, sort=True)]
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robustkpca.boards import Board, Cell, Column, Row, board_of, find_board, leaderboard
 from robustkpca.errors import BadValue, UnknownName
-from robustkpca.leaderboard import Board, Cell, Column, Row, board_of, find_board, leaderboard
 from robustkpca.statistics import mcnemar, wilson
 
 WORDS = {"S": "survived", "B": "broken", "M": "mistaken", "I": "invalid", "F": "failed"}
