@@ -173,10 +173,13 @@ class Run:
 
     def frame(self) -> pandas.DataFrame:
         """Return the records of this run alone, also where the folder holds others."""
+        import pandas
+
         frame = self.store.frame()
         mine = frame["model"].isin(self.models) & (frame["data"] == self.data.spec.id) & (frame["seed"] == self.seed)
         mine &= frame["threat_label"].isin(self.board.threats) & frame["sample"].isin(self.samples)
-        return frame[mine].assign(planned=str(len(self.samples))).reset_index(drop=True)
+        planned = [str(len(self.samples))] * int(mine.sum())
+        return frame[mine].assign(planned=pandas.Categorical(planned)).reset_index(drop=True)
 
 
 def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = None) -> Run:
