@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -71,6 +72,8 @@ class _Lines(logging.Handler):
 
 def main() -> None:
     """Run the command line, and turn every outcome into its exit code."""
+    # Read when torch is imported. Threads that wait by spinning make small networks many times slower on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name must not stop a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
