@@ -117,9 +117,11 @@ class Budget:
     def project(self, images: Tensor, around: Tensor) -> Tensor:
         """Return the images moved into the budget: onto the ball, and where ``bounded`` into [0, 1].
 
-        In L-infinity this is the nearest allowed image. In L2 and L1 the ball comes first and the box second; since
+        In L-infinity and L1 this is the nearest allowed image. In L2 the ball comes first and the box second; since
         ``around`` lies in the box, the second step only shortens the change.
         """
+        import torch
+
         change = (images - around).flatten(1)
         if self.norm is Norm.LINF:
             change = change.clamp(-self.length, self.length)
@@ -127,7 +129,9 @@ class Budget:
             size = _norm(change, Norm.L2)
             change = change * (self.length / size.clamp_min(1e-12)).clamp_max(1).unsqueeze(1)
         else:
-            change = _project_l1(change, self.length)
+            centre = around.flatten(1)
+            room = torch.where(change > 0, 1 - centre, centre) if self.bounded else torch.full_like(change, torch.inf)
+            change = _project_l1(change, room.clamp_min(0), self.length)
         change = change.view_as(images)
         moved = around + change
         if self.norm is not Norm.LINF:  # the sum is rounded; thousands of entries rounded outwards would leave the ball
@@ -170,18 +174,31 @@ def _norm(change: Tensor, norm: Norm) -> Tensor:
     return size.to(change.dtype)
 
 
-def _project_l1(change: Tensor, radius: float) -> Tensor:
-    """Project rows onto the L1 ball by soft thresholding.
+def _project_l1(change: Tensor, room: Tensor, radius: float) -> Tensor:
+    """Project rows onto the L1 ball of a radius, where no entry may grow beyond its room.
+
+    The nearest point is ``clamp(|change| - t, 0, room)`` with the signs of ``change``, for the smallest ``t >= 0`` whose sum
+    is the radius. That sum falls piecewise linearly in ``t``, with a corner where an entry leaves its room and one where it
+    reaches zero.
 
     Source:
-        Duchi et al. 2008, "Efficient projections onto the l1-ball for learning in high dimensions", figure 1.
+        Duchi et al. 2008, "Efficient projections onto the l1-ball for learning in high dimensions"; with a box, Croce and
+        Hein 2021, arXiv:2103.01208, proposition 2.1.
     """
     import torch
 
-    magnitude = change.abs().double()  # an error of the threshold is multiplied by the number of entries
-    ordered = magnitude.sort(dim=1, descending=True).values
-    excess = ordered.cumsum(1) - radius
-    rank = torch.arange(1, change.shape[1] + 1, device=change.device, dtype=magnitude.dtype)
-    support = (ordered * rank > excess).sum(1, keepdim=True).clamp_min(1)
-    threshold = (excess.gather(1, support - 1) / support).clamp_min(0)
-    return change.sign() * (magnitude - threshold).clamp_min(0).to(change.dtype)
+    size, room = change.abs().double(), room.double()
+    corners = torch.cat([(size - room).clamp_min(0), size], dim=1)
+    slopes = torch.cat([-torch.ones_like(size), torch.ones_like(size)], dim=1)
+    corners, order = corners.sort(dim=1)
+    slopes = slopes.gather(1, order).cumsum(1)
+    widths = corners.diff(dim=1, prepend=torch.zeros_like(corners[:, :1]))
+    before = torch.cat([torch.zeros_like(slopes[:, :1]), slopes[:, :-1]], dim=1)
+    sums = torch.minimum(size, room).sum(1, keepdim=True) + (before * widths).cumsum(1)
+    reached = (sums > radius).sum(1, keepdim=True).clamp_max(corners.shape[1] - 1)
+    excess = sums.gather(1, reached) - radius
+    slope = before.gather(1, reached)
+    threshold = corners.gather(1, reached) - torch.where(slope < 0, excess / slope, 0)
+    moved = torch.minimum((size - threshold.clamp_min(0)).clamp_min(0), room)
+    inside = torch.minimum(size, room).sum(1, keepdim=True) <= radius
+    return change.sign() * torch.where(inside, torch.minimum(size, room), moved).to(change.dtype)

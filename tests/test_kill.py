@@ -64,12 +64,14 @@ def check_killed(folder: Path, undisturbed: Path, kills: int) -> None:
     after = sorted(chance.sample(range(SHARDS - 1), kills))
     for count in after:
         process = start(folder)
-        while len(shards(folder)) < count:
-            assert process.poll() is None, process.communicate()[1].decode()
-            time.sleep(0.01)
-        time.sleep(chance.random() * 0.3)
-        process.kill()
-        process.communicate()
+        try:
+            while len(shards(folder)) < count:
+                assert process.poll() is None, process.communicate()[1].decode()
+                time.sleep(0.01)
+            time.sleep(chance.random() * 0.3)
+        finally:
+            process.kill()
+            process.communicate()
     assert len(shards(folder)) < SHARDS or kills < 3, "every kill came too late to disturb anything"
     finish(folder)
     assert tables(folder) == tables(undisturbed)
@@ -87,6 +89,7 @@ def test_two_kills_change_nothing_and_nothing_runs_twice(tmp_path: Path, undistu
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_ten_kills_change_nothing_and_nothing_runs_twice(tmp_path: Path, undisturbed: Path) -> None:
     check_killed(tmp_path / "killed", undisturbed, 10)
 
