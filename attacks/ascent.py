@@ -78,7 +78,18 @@ class Rule(Protocol):
 def ascend(
     model: Classifier, held: Held, start: Tensor, loss: Loss, budget: Budget, rule: Rule, *, steps: int, eot: int
 ) -> Generator[Candidate, Keep, Climb]:
-    """Climb from ``start``; every point is proposed."""
+    """Climb from ``start``; every point is proposed.
+
+    Args:
+        model: Maps images to logits.
+        held: Images first, and what else is narrowed with them.
+        start: ``(N, C, H, W)``, within the budget.
+        loss: What increases.
+        budget: What may be changed.
+        rule: How long the steps are.
+        steps: How many are taken.
+        eot: Gradients averaged for each step.
+    """
     images = held[0]
     logits, gradient = _ask(model, start, loss, eot)
     value = loss(logits)

@@ -80,7 +80,15 @@ class Walk:
 
 
 def known(model: Classifier, images: Tensor, labels: Tensor, draws: Draws, *, count: int | None) -> Standing:
-    """Return what is known before the first step; ``count`` is the number of classes to walk to, ``None`` for all others."""
+    """Return what is known before the first step.
+
+    Args:
+        model: Maps images to logits.
+        images: ``(N, C, H, W)``, in [0, 1].
+        labels: ``(N,)``, int64, the true classes.
+        draws: One stream of random numbers per image.
+        count: Number of classes to walk to; ``None`` for all others.
+    """
     clean = model.logits(images)
     others = other_classes(clean, labels, clean.shape[1] if count is None else count)
     return Standing(images, labels, draws, clean, others, torch.full_like(clean[:, 0], torch.inf))
@@ -94,7 +102,16 @@ def together(images: Tensor) -> int:
 def walks(
     model: Classifier, standing: Standing, goals: Tensor, budget: Budget, options: Options, *, random_start: bool
 ) -> Generator[Candidate, Keep, Standing]:
-    """Take the steps of one restart; return what is known of the images that still stand."""
+    """Take the steps of one restart; return what is known of the images that still stand.
+
+    Args:
+        model: Maps images to logits.
+        standing: What is known of the images.
+        goals: ``(N, M)``, int64, the classes that each image walks to.
+        budget: What may be changed.
+        options: See `fab`.
+        random_start: Whether to start at random points instead of the images.
+    """
     count = goals.shape[1]
     points = standing.images.unsqueeze(1).expand(-1, count, *standing.images.shape[1:])
     if random_start:
