@@ -42,19 +42,20 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
 
     Raises:
         Unusable: If the model cannot take the images, gives no finite logits, gives probabilities, has another number of
-            classes than the data, or normalises twice.
+            classes than the data, normalises another number of
+            channels, or normalises twice.
     """
     name = model.spec.label
     images = images[:CHECKED].to(model.device)
-    _check_normalisation(model)
+    _check_normalisation(model, images)
     with model.evaluating():
         try:
             logits = model.logits(images)
-        except UserError:
-            raise
         except Exception as error:  # whatever the network says against the images
             shape = "x".join(map(str, images.shape[1:]))
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            if isinstance(error, UserError) and name in reason:
+                raise
             raise Unusable(
                 f"model {name} cannot take images of {shape} (channels x height x width): {reason}. "
                 f"Its preprocessing is {model.spec.preprocessing}; change it with --preprocessing"
@@ -88,11 +89,16 @@ def _generator(device: torch.device) -> Tensor:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
-def _check_normalisation(model: TorchClassifier) -> None:
-    """Refuse a network that holds the very mean that its preprocessing subtracts already."""
+def _check_normalisation(model: TorchClassifier, images: Tensor) -> None:
+    """Refuse images of another number of channels, and a network that holds the very mean that is subtracted already."""
     mean = model.spec.preprocessing.mean
     if not mean:
         return
+    if images.ndim != 4 or images.shape[1] != len(mean):
+        raise Unusable(
+            f"model {model.spec.label} normalises {len(mean)} channels, the images are {tuple(images.shape)}; "
+            f"expected (N, {len(mean)}, H, W)"
+        )
     wanted = torch.tensor(mean, dtype=torch.float64)
     for name, buffer in model.network.named_buffers():
         if buffer.numel() == len(mean) and torch.allclose(buffer.detach().double().cpu().flatten(), wanted, atol=1e-3):

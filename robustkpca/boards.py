@@ -190,6 +190,8 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
     Raises:
         BadValue: If two implementations of a threat would share a column.
     """
+    if not hasattr(frame, "groupby"):
+        raise BadValue(f"leaderboard: got {frame!r}; expected a frame of records, such as robustkpca.read('results')")
     if board is None:
         board = board_of(list(frame["threat_label"].unique()))
     elif isinstance(board, str):

@@ -219,7 +219,7 @@ def _given(models: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option("--board", metavar="NAME", help="A registered board; without it one column for each threat.")
 @click.option(
-    "--format", "form", default="markdown", show_default=True, metavar="FORMAT", help="markdown, csv or json."
+    "--format", "form", default="", metavar="FORMAT", help="markdown, csv or json; default drawn, or markdown."
 )
 @click.option("--out", metavar="FILE", help="Write here instead of printing.")
 def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str | None) -> None:
@@ -233,12 +233,12 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
     from robustkpca.formats import render
     from robustkpca.store import read
 
-    text = render(fill(read(*(folders or ("results",))), board), form)
+    tables = fill(read(*(folders or ("results",))), board)
     if out is None:
-        click.echo(text, nl=False)
+        print_tables(tables, form)
         return
     try:
-        Path(out).write_text(text, encoding="utf-8")
+        Path(out).write_text(render(tables, form or "markdown"), encoding="utf-8")
     except OSError as error:
         raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
 

@@ -18,9 +18,10 @@ from robustkpca.benchmarks import find_benchmark
 from robustkpca.boards import Board, board_of, find_board, spelled
 from robustkpca.data import open_data
 from robustkpca.data.dataset import Dataset
+from robustkpca.data.digits import DIGITS
 from robustkpca.data.inputs import checked_images, checked_labels
 from robustkpca.data.selection import selection
-from robustkpca.errors import BadValue, Unusable, unknown
+from robustkpca.errors import BadValue, Unusable, UserError, unknown
 from robustkpca.matrix import Matrix, ModelChoice
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.models.loading import load_model, wrap
@@ -42,7 +43,7 @@ _HELD_BYTES = 2 << 30
 """Checked models stay loaded until they have this size together; further ones are loaded again when their turn comes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttackResult:
     """What became of a batch; one entry per image, in the order given.
 
@@ -70,14 +71,26 @@ class AttackResult:
 
     @property
     def robust_accuracy(self) -> float:
-        """``SURVIVED`` / all."""
-        return self._count(Verdict.SURVIVED) / len(self.verdicts)
+        """``SURVIVED`` / all; NaN where a verdict is ``INVALID`` or ``FAILED``, see ``details``."""
+        return float("nan") if self._blocked else self._count(Verdict.SURVIVED) / len(self.verdicts)
 
     @property
     def success_rate(self) -> float:
-        """``BROKEN`` / (``BROKEN`` + ``SURVIVED``), the share of the correctly classified; NaN where there are none."""
+        """``BROKEN`` / (``BROKEN`` + ``SURVIVED``), the share of the correctly classified.
+
+        NaN where there are none, or where a verdict is ``INVALID`` or ``FAILED``.
+        """
         broken, survived = self._count(Verdict.BROKEN), self._count(Verdict.SURVIVED)
-        return broken / (broken + survived) if broken + survived else float("nan")
+        return float("nan") if self._blocked or not broken + survived else broken / (broken + survived)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{self._count(verdict)} {verdict.value}" for verdict in Verdict if self._count(verdict))
+        flags = f", flags: {'; '.join(self.flags)}" if self.flags else ""
+        return f"AttackResult({counts}{flags})"
+
+    @property
+    def _blocked(self) -> bool:
+        return any(verdict in (Verdict.INVALID, Verdict.FAILED) for verdict in self.verdicts)
 
     def _count(self, verdict: Verdict) -> int:
         return sum(one is verdict for one in self.verdicts)
@@ -252,7 +265,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
 
 
 def score(
-    models: str | Sequence[str | dict[str, Any]] = (),
+    models: str | Sequence[str | dict[str, Any] | ModelChoice] = (),
     threats: str | Sequence[str] = (),
     data: str | Path | None = None,
     *,
@@ -271,9 +284,16 @@ def score(
     Raises:
         UserError: If anything cannot be used.
     """
+    named = [models] if isinstance(models, str) else list(models)
+    for one in named:
+        if not isinstance(one, str | dict | ModelChoice):
+            raise BadValue(
+                f"score: got a {type(one).__name__} as a model; expected a name such as 'net.py:build', or a mapping with name "
+                "and checkpoint. A network in memory is attacked with robustkpca.attack"
+            )
     matrix = Matrix.of(
         "score",
-        models=[models] if isinstance(models, str) else list(models),
+        models=named,
         threats=[threats] if isinstance(threats, str) else list(threats),
         data=None if data is None else str(data),
         **options,
@@ -326,8 +346,13 @@ def _loaded(
     held = 0
     for choice in choices:
         classifier = _load(choice, matrix)
-        images = data.read(list(positions[:8]), classifier.spec.preprocessing)
-        flags = check_model(classifier, images, data.spec.classes) + untrained(classifier.spec)
+        try:
+            images = data.read(list(positions[:8]), classifier.spec.preprocessing)
+            flags = check_model(classifier, images, data.spec.classes) + untrained(classifier.spec)
+        except UserError as error:
+            if matrix.data is None or matrix.data in DIGITS:
+                raise Unusable(f"on the bundled digits, taken because --data names no others: {error}") from error
+            raise
         for flag in flags:
             log.warning("%s: %s", choice.name, flag)
         log.info("%s: %s, weights %s", choice.name, classifier.spec.preprocessing, classifier.spec.weights[:12])

@@ -239,9 +239,17 @@ def _last(proposals: Proposals, keep: Keep) -> Candidate | None:
 
 def _answered(model: Classifier, candidate: Candidate, shape: torch.Size) -> tuple[Tensor, Tensor]:
     """Return a candidate's images and what the model says of them, both without a graph."""
+    if not isinstance(candidate, Candidate) or not isinstance(candidate.images, Tensor):
+        got = candidate.images if isinstance(candidate, Candidate) else candidate
+        raise TypeError(
+            f"the attack proposed a {type(got).__name__}; expected it to yield Candidate(images), or to return images"
+        )
     proposed = candidate.images.detach()
     if proposed.shape != shape:
-        raise ValueError(f"the attack proposed {tuple(proposed.shape)} where {tuple(shape)} stand")
+        raise ValueError(
+            f"the attack proposed {tuple(proposed.shape)} where {tuple(shape)} stand; narrow what it holds with what yield "
+            "gives back: keep = yield Candidate(images); images = keep(images)"
+        )
     logits = model.logits(proposed) if candidate.logits is None else candidate.logits
     return proposed, logits.detach()
 

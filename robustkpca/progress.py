@@ -63,6 +63,7 @@ class TerminalReporter(Reporter):
         """Hear how many verdicts are missing, over all models and threats."""
         if samples == 0:
             self._say("everything is there already")
+            self._bars.update(self._total, visible=False)
         self._bars.update(self._total, description="scoring", total=samples)
 
     def model(self, model: TorchClassifier, missing: int) -> None:

@@ -56,8 +56,10 @@ class Entry:
         module, _, attribute = target.partition(":")
         try:
             return getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise Unusable(f"{target!r} from {self.origin or 'a plug-in'} cannot be imported: {error}") from error
+        except Exception as error:  # a stranger's module may fail in any way
+            expected = isinstance(error, ImportError | AttributeError)
+            reason = str(error) if expected else f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise Unusable(f"{target!r} from {self.origin or 'a plug-in'} cannot be imported: {reason}") from error
 
 
 def entries(group: str) -> dict[str, Entry]:

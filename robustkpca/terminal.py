@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:  # annotations only
+    from rich.console import Console
     from rich.table import Table as Grid
+    from rich.text import Text
 
     from robustkpca.boards import Table
 
@@ -39,14 +42,48 @@ def print_tables(tables: Sequence[Table], form: str) -> None:
         click.echo(render(tables, form or "markdown"), nl=False)
         return
     from rich.console import Console
-    from rich.table import Table as Grid
     from rich.text import Text
 
     for table in tables:
+        console = Console()
+        titles, rows = header(table), cells(table)
         title = Text(f"{table.board.title}: {table.data_name}", style="bold")
-        _draw(Grid(title=title, title_justify="left"), header(table), cells(table), named=1)
+        if not _side_by_side(console, title, titles, rows):
+            _stacked(console, title, titles, rows)
         for line in caption(table):
-            Console().print(Text(line, style="dim"))
+            console.print(Text(line, style="dim"))
+
+
+def _side_by_side(console: Console, title: Text, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Draw a table with each interval below its number, if it fits the terminal; tell whether it did."""
+    from rich.cells import cell_len
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    titles = ["\n".join(textwrap.wrap(one, 12, break_long_words=False)) for one in titles]
+    rows = [[" ".join(text.splitlines()).replace(" [", "\n[") for text in row] for row in rows]
+    grid, needed = Grid(title=title, title_justify="left"), 1
+    for index, one in enumerate(titles):
+        grid.add_column(Text(one), no_wrap=True, justify="left" if index == 1 else "right")
+        needed += 3 + max(cell_len(line) for text in (one, *(row[index] for row in rows)) for line in text.split("\n"))
+    if needed > console.width:
+        return False
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    console.print(grid)
+    return True
+
+
+def _stacked(console: Console, title: Text, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Draw a block of lines for each model, for tables wider than the terminal."""
+    from rich.text import Text
+
+    console.print(title, soft_wrap=True)
+    pad = max(map(len, titles[2:]), default=0)
+    for row in rows:
+        console.print(Text(f"{row[0] or '-'}  {' '.join(row[1].splitlines())}", style="bold"), soft_wrap=True)
+        for name, text in zip(titles[2:], row[2:], strict=True):
+            console.print(Text(f"   {name:<{pad}}  {text}"), soft_wrap=True)
 
 
 def _draw(grid: Grid, titles: Sequence[str], rows: Sequence[Sequence[str]], *, named: int) -> None:

@@ -84,6 +84,8 @@ class ThreatModel:
             if at or protocol is Protocol.PUBLISHED:
                 raise BadValue(f"threat {text!r}: a corruption takes a severity, not a budget; write '{call}:3'")
             return cls._corruption(text, call, severity_text, corruptions[call.name])
+        if "," in text.partition("(")[0]:
+            raise BadValue(f"threat {text!r}: several threats are separated by spaces, not commas")
         raise unknown("threat", call.name, ["clean", *attacks, *corruptions])
 
     @classmethod

@@ -564,6 +564,21 @@ def test_a_narrow_terminal_cuts_nothing_off(
         assert any(word in line for line in lines)
 
 
+@pytest.mark.parametrize("width", ["80", "160"])
+def test_no_line_of_a_table_is_wider_than_the_terminal_and_no_interval_is_split(
+    run: Run, results: Path, monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    done = run("leaderboard", str(results), "--board", "quick")
+    assert done.code == 0
+    table = [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.out).splitlines() if "[" in line]
+    assert table
+    assert max(map(len, table)) <= int(width)
+    assert all(line.count("[") == line.count("]") for line in table)
+
+
 @pytest.mark.parametrize(("verb", "code"), [("leaderboard", 0), ("show", 0), ("score", 2)])
 def test_letters_that_a_terminal_lacks_stop_nothing(
     run: Run, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, code: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 import robustkpca as rk
 from robustkpca.budget import Budget, Norm
 from robustkpca.data.digits import digits
-from robustkpca.errors import BadValue, UserError
+from robustkpca.errors import BadValue, Unusable, UserError
 from robustkpca.evaluation import AttackResult
 from robustkpca.preprocessing import Preprocessing
 from robustkpca.records import Verdict
@@ -136,12 +137,26 @@ def test_clean_mistakes_count_for_robust_accuracy_and_not_for_the_success_rate()
     assert (result.distances[2:] > 0).all()
 
 
-def test_neither_counts_what_could_not_be_judged_as_robust() -> None:
-    verdicts = (S, B, M, Verdict.INVALID, Verdict.FAILED)
-    empty = torch.zeros(5)
-    result = AttackResult(verdicts, empty, empty, empty, empty, empty, empty, ("",) * 5)
-    assert result.robust_accuracy == 1 / 5
-    assert result.success_rate == 1 / 2
+@pytest.mark.parametrize("blocking", [Verdict.INVALID, Verdict.FAILED])
+def test_what_could_not_be_judged_leaves_neither_number(blocking: Verdict) -> None:
+    verdicts = (S, B, M, blocking)
+    empty = torch.zeros(4)
+    result = AttackResult(verdicts, empty, empty, empty, empty, empty, empty, ("",) * 4)
+    assert math.isnan(result.robust_accuracy)
+    assert math.isnan(result.success_rate)
+    assert repr(result) == f"AttackResult(1 mistaken, 1 survived, 1 broken, 1 {blocking.value})"
+
+
+def test_grey_images_do_not_spread_over_the_channels_of_a_normalising_model() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    model.preprocessing = "mean=[0.5,0.5,0.5],std=[0.5,0.5,0.5]"  # type: ignore[assignment]
+    with pytest.raises(Unusable, match="normalises 3 channels, the images are"):
+        rk.attack(model, torch.rand(2, 1, 4, 4), torch.zeros(2), "fgsm@linf:0.1")
+
+
+def test_a_network_in_memory_is_no_name() -> None:
+    with pytest.raises(BadValue, match="got a Linear as a model"):
+        rk.score([nn.Linear(2, 2)], "clean")  # type: ignore[list-item]
 
 
 def test_whoever_is_broken_costs_nothing_more() -> None:

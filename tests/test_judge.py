@@ -17,6 +17,7 @@ from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
 from robustkpca.judge import Judgement, judge_attack, judge_change, judge_clean, judge_published, margins
+from robustkpca.models.loading import wrap
 from robustkpca.records import Verdict
 
 M, S, B, I, F = Verdict.MISTAKEN, Verdict.SURVIVED, Verdict.BROKEN, Verdict.INVALID, Verdict.FAILED  # noqa: E741
@@ -533,3 +534,21 @@ def test_the_keep_of_nobody_lost_is_the_identity() -> None:
     labels = torch.tensor([0, 1])
     assert Keep(torch.tensor([True, True]))(labels) is labels
     assert cross_entropy(labels).rows[0] is labels
+
+
+@pytest.mark.parametrize("made", ["nothing", "a tensor"])
+def test_an_attack_that_proposes_no_candidate_is_told_what_to_yield(made: str) -> None:
+    def attack(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Any:
+        yield None if made == "nothing" else images
+
+    images, labels = torch.full((2, 3), 0.5), torch.zeros(2, dtype=torch.long)
+    judged = judge_attack(
+        wrap(lambda x: torch.stack([x.sum(1), -x.sum(1)], 1)),
+        attack,
+        images,
+        labels,
+        budget=Budget.parse("linf:0.1"),
+        draws=Draws.of(["0", "1"], seed=0, threat="t"),
+    )
+    assert set(judged.verdicts) == {Verdict.FAILED}
+    assert "expected it to yield Candidate(images)" in judged.details[0]

@@ -98,6 +98,10 @@ def _value(argument: str, value: Any) -> Value:
 
 
 def _from_registry(given: Call) -> tuple[nn.Module, Call, str]:
+    if given.name.endswith(".py"):
+        raise BadValue(
+            f"model {given.name!r}: a file needs the name of what builds the network; write '{given.name}:FUNCTION'"
+        )
     entry = find("models", given.name)
     function = entry.load()
     full = complete(given, function, "model")
@@ -116,12 +120,15 @@ def _from_timm(given: Call) -> tuple[nn.Module, Call, str]:
 
     arguments = {name: value for name, value in given.arguments.items() if (name, value) != ("pretrained", False)}
     model = create(given.name, **arguments)
-    return model, Call(given.name, arguments), f"timm=={timm.__version__}"
+    usual = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None) or {}
+    full = {name: value for name, value in arguments.items() if name != "num_classes" or value != usual.get(name)}
+    return model, Call(given.name, full), f"timm=={timm.__version__}"
 
 
 def _from_file(file: str, given: Call) -> tuple[nn.Module, Call, str]:
-    from robustkpca.models.file_models import create, source_digest, split_reference
+    from robustkpca.models.file_models import build, source_digest, split_reference
 
     reference = f"{file}{given.name}"
     digest = source_digest(split_reference(reference)[0])
-    return create(reference, **given.arguments), given, f"sha256:{digest}"
+    model, defaults = build(reference, given.arguments)
+    return model, Call(given.name, {**defaults, **given.arguments}), f"sha256:{digest}"

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from torch import nn
 
 import robustkpca
+from robustkpca.calls import Value
 from robustkpca.errors import BadValue, Unusable, unknown
 from robustkpca.models.announced import ATTRIBUTE, announced_preprocessing
 
@@ -42,17 +43,42 @@ def create(reference: str, **overrides: Any) -> nn.Module:
         UnknownName: If the file has no such name.
         Unusable: If the file cannot be read, or it or the function raises an error.
     """
+    return build(reference, overrides)[0]
+
+
+def build(reference: str, overrides: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Value]]:
+    """Build a model as `create`, and tell the defaults of its function that a name can hold.
+
+    Args:
+        reference: As for `create`.
+        overrides: Arguments for the function.
+    """
     path, name = split_reference(reference)
     with _importable(path.parent):
         module = _executed(path, reference)
         if not hasattr(module, name):
             known = [key for key, value in vars(module).items() if callable(value) or isinstance(value, nn.Module)]
             raise unknown(f"function in {path}", name, known)
-        model = _called(getattr(module, name), reference, path, overrides)
+        thing = getattr(module, name)
+        model = _called(thing, reference, path, dict(overrides))
     if not isinstance(model, nn.Module):
         raise BadValue(f"{reference}: the result is a {type(model).__name__}; expected a torch.nn.Module")
     setattr(model, ATTRIBUTE, announced_preprocessing(model, reference))
-    return model
+    return model, {} if isinstance(thing, nn.Module) else _defaults(thing)
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Value]:
+    """Return the defaults that are numbers, truth values, words or None, so that writing them out names the same model."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return {}
+    found: dict[str, Value] = {}
+    for one in parameters:
+        default: Any = one.default
+        if isinstance(default, bool | int | float | str) or default is None:
+            found[one.name] = default
+    return found
 
 
 def split_reference(reference: str) -> tuple[Path, str]:

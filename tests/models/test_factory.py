@@ -193,3 +193,20 @@ def test_listing_imports_no_torch() -> None:
     code = "import sys, robustkpca.models as m; m.list_models('vit'); print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
+
+
+def test_the_defaults_of_a_function_written_out_name_the_same_model(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("from torch import nn\ndef build(width=2, kind=nn.Linear): return kind(3, width)\n")
+    assert create_model(f"{path}:build").canonical_name == create_model(f"{path}:build(width=2)").canonical_name
+    assert create_model(f"{path}:build").label == "net.py:build"
+
+
+def test_the_usual_class_count_of_timm_names_the_same_model() -> None:
+    names = [create_model(f"timm/resnet10t{arguments}").canonical_name for arguments in ("", "(num_classes=1000)")]
+    assert names[0] == names[1]
+
+
+def test_a_file_without_a_function_is_told_how_to_name_one() -> None:
+    with pytest.raises(BadValue, match=r"write 'net\.py:FUNCTION'"):
+        create_model("net.py")
