@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import robustkpca as rk
+from robustkpca.adversary import Candidate
 from robustkpca.budget import Budget, Norm
 from robustkpca.calls import Call
 from robustkpca.data.digits import digits
@@ -173,7 +174,7 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], Threat
 
     def threat(error: BaseException) -> ThreatModel:
         def attack(model: Any, images: Tensor, labels: Tensor, *, budget: Budget, draws: Any) -> Any:
-            yield SimpleNamespace(images=images, logits=None)
+            yield Candidate(images)
             if len(images) > 2:  # not in the rehearsal
                 torch.rand(3)
                 raise error
