@@ -48,14 +48,18 @@ def cross_entropy(labels: Tensor) -> Loss:
 
 
 class Classifier(Protocol):
-    """What an attack sees of a model."""
+    """What an attack sees of a model.
 
-    def logits(self, images: Tensor) -> Tensor:
-        """Return ``(N, K)`` for images ``(N, C, H, W)`` in [0, 1], without a graph."""
+    Passes are counted for the image that asks for them. One query for each standing image, or a whole multiple of that, in
+    their order, needs no more; any other number says in ``rows`` ``(M,)``, int64, which of them each query belongs to.
+    """
+
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return ``(M, K)`` for images ``(M, C, H, W)`` in [0, 1], without a graph."""
         ...
 
-    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-        """Return the logits ``(N, K)`` and the gradient of each image's loss, shaped like ``images``."""
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the logits ``(M, K)`` and the gradient of each image's loss, shaped like ``images``."""
         ...
 
 

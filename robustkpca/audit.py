@@ -162,10 +162,10 @@ def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, A
 class _FourPixels:
     """The smallest model: two logits that are sums of two pixels each."""
 
-    def logits(self, images: Tensor) -> Tensor:
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         return images.reshape(len(images), 2, -1).sum(2)
 
-    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             images = images.detach().requires_grad_(True)
             logits = self.logits(images)

@@ -32,12 +32,12 @@ class Linear:
         self.weight, self.bias = weight, bias
         self.seen: list[Tensor] = []
 
-    def logits(self, images: Tensor) -> Tensor:
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         self.seen.append(images.detach().clone())
         with torch.no_grad():
             return self._forward(images)
 
-    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         self.seen.append(images.detach().clone())
         images = images.detach().requires_grad_(True)
         logits = self._forward(images)

@@ -15,10 +15,10 @@ LOSS = Loss(lambda logits: logits[:, 0])
 class Relu:
     """One logit, max(x, 0): the gradient is zero where x is negative."""
 
-    def logits(self, images: Tensor) -> Tensor:
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         return images.clamp_min(0)
 
-    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.logits(images), (images > 0).float()
 
 

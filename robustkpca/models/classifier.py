@@ -68,14 +68,14 @@ class TorchClassifier:
         mean, std = (value.to(images.device, images.dtype) for value in self._affine)
         return (images - mean) / std
 
-    def logits(self, images: Tensor) -> Tensor:
-        """Return ``(N, K)`` for images ``(N, C, H, W)`` in [0, 1], without a graph."""
+    def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return ``(N, K)`` for images ``(N, C, H, W)`` in [0, 1], without a graph; ``rows`` matters to who counts."""
         with torch.no_grad():
             parts = [self._forward(part)[:count] for part, count, _ in self._micro_batches(images)]
         return torch.cat(parts).to(images.device)
 
-    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-        """Return the logits ``(N, K)`` and the gradient of each image's loss, shaped like ``images``."""
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the logits ``(N, K)`` and the gradient of each image's loss, shaped like ``images``; see `logits`."""
         values, gradients = [], []
         for part, count, index in self._micro_batches(images):
             part = part.detach().requires_grad_(True)

@@ -69,7 +69,7 @@ class Towards:
         self.logits = model.logits
         self._ask = model.value_and_gradient
 
-    def value_and_gradient(self, images: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         logits, gradient = self._ask(images, loss)
         return logits, -gradient
 
