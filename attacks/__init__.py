@@ -106,4 +106,10 @@ CATALOGUE = {
         "Carlini and Wagner 2017",
         ("white-box", "gradient", "targeted", "minimum-norm", "l2"),
     ),
+    "autoattack": Entry(
+        "robustkpca.attacks.autoattack:autoattack",
+        "Auto-PGD, targeted Auto-PGD, targeted FAB and Square in turn, each on what still stands",
+        "Croce and Hein 2020",
+        ("white-box", "gradient", "sequence", "linf", "l2", "l1"),
+    ),
 }

@@ -57,7 +57,7 @@ class Call:
         if not rest.endswith(")"):
             raise BadValue(f"{text!r}: the bracket is not closed; expected NAME(argument=value,...)")
         arguments: dict[str, Value] = {}
-        for part in _split(rest[:-1]):
+        for part in split(rest[:-1]):
             key, equals, value = part.partition("=")
             key = key.strip()
             if not equals or not key.isidentifier() or not value.strip():
@@ -118,7 +118,7 @@ def parse_value(text: str) -> Value:
     """Read one value of the grammar of `Call`."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
-        return tuple(parse_value(part) for part in _split(text[1:-1]))
+        return tuple(parse_value(part) for part in split(text[1:-1]))
     lowered = text.lower()
     if lowered in ("true", "false"):
         return lowered == "true"
@@ -152,17 +152,17 @@ def format_value(value: Value) -> str:
     return str(value)
 
 
-def _split(text: str) -> list[str]:
-    """Split at the commas that stand outside square brackets."""
+def split(text: str) -> list[str]:
+    """Split at the commas that stand outside brackets, square or round."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
-        depth += (character == "[") - (character == "]")
+        depth += (character in "[(") - (character in "])")
         if character == "," and depth == 0:
             parts.append(text[start:position])
             start = position + 1
     parts.append(text[start:])
     if depth:
-        raise BadValue(f"{text!r}: a square bracket is not closed")
+        raise BadValue(f"{text!r}: a bracket is not closed")
     return [part for part in parts if part.strip()] if text.strip() else []
 
 

@@ -32,7 +32,7 @@ from robustkpca.runner import Shard, plan, run
 from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
 from robustkpca.tasks.classification import judge_threat
-from robustkpca.threats import Protocol, ThreatModel
+from robustkpca.threats import WORST_OF, Protocol, ThreatModel
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -323,7 +323,7 @@ def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
 def _refuse_unknown(texts: Sequence[str]) -> None:
     """Refuse what is neither a threat nor a board, and say so where it is a model that ``--threats`` has taken."""
     groups = map(registry.entries, ("attacks", "corruptions", "leaderboards"))
-    known = {"clean"}.union(*groups)
+    known = {"clean", WORST_OF}.union(*groups)
     for text in map(str.strip, texts):
         name = re.split(r"[(@:]", text.removeprefix(f"{Protocol.PUBLISHED.value}/"), maxsplit=1)[0]
         if name in known:
@@ -335,8 +335,9 @@ def _refuse_unknown(texts: Sequence[str]) -> None:
 
 def _rehearse(threats: Sequence[ThreatModel]) -> None:
     for one in threats:
-        if one.budget is not None:
-            rehearse(one.function(), one.budget, one.call.arguments)
+        for part in one.parts:
+            if part.budget is not None:
+                rehearse(part.function(), part.budget, part.call.arguments)
 
 
 def _loaded(

@@ -7,7 +7,7 @@ and the attack goes on with the rest.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,18 @@ class Judgement:
         for position in where.tolist():
             self.verdicts[position] = verdict
             self.details[position] = detail
+
+    def take(self, rows: Tensor, later: Judgement) -> None:
+        """Let another judgement decide the images at these positions ``(M,)``; what it cost is added."""
+        for mine, theirs in (
+            (self.images, later.images),
+            (self.logits, later.logits),
+            (self.distances, later.distances),
+        ):
+            mine[rows] = theirs.to(mine.dtype)
+        for row, verdict, detail in zip(rows.tolist(), later.verdicts, later.details, strict=True):
+            self.verdicts[row], self.details[row] = verdict, detail
+        self.meter.add(rows, later.meter)
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -182,6 +194,31 @@ def judge_published(
         raise
     except Exception as error:  # see judge_attack
         result.give(everyone.nonzero().squeeze(1), Verdict.FAILED, _describe(error))
+    return result
+
+
+def judge_in_turn(judges: Iterable[Callable[[Tensor], Judgement]], count: int) -> Judgement:
+    """Judge what each judge leaves standing by the next one.
+
+    A sample survives if it survives every one of them; the first that does not leave it standing decides. The image of a
+    survivor is the last one's.
+
+    Args:
+        judges: At least one; each gives a judgement of the images at the positions ``(M,)``, int64, that it is asked about.
+        count: How many images there are.
+    """
+    result: Judgement | None = None
+    rows = torch.arange(count)
+    for judge in judges:
+        if result is not None and not len(rows):
+            break
+        part = judge(rows)
+        if result is None:
+            result = part
+        else:
+            result.take(rows.to(result.labels.device), part)
+        rows = rows[torch.tensor([verdict is Verdict.SURVIVED for verdict in part.verdicts], dtype=torch.bool)]
+    assert result is not None
     return result
 
 

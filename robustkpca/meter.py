@@ -33,6 +33,12 @@ class MeteredClassifier:
         """Say which images ``(M,)`` of the batch the attack holds from now on."""
         self._standing = standing
 
+    def add(self, rows: Tensor, other: MeteredClassifier) -> None:
+        """Add what another meter counted for the images at these positions ``(M,)``."""
+        self.forwards[rows] += other.forwards
+        self.backwards[rows] += other.backwards
+        self.zero_gradients[rows] += other.zero_gradients
+
     def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return ``(N, K)`` for images ``(N, C, H, W)``.
 

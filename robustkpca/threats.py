@@ -4,6 +4,8 @@ clean                                   nothing
 pgd(steps=20)@linf:8/255                an attack within a budget
 published/pgd@linf:6/255                the same, as the published evaluation ran it
 fog:3                                   a corruption at a severity
+autoattack@linf:8/255                   several attacks in turn, each on what the ones before left standing
+worst-of(fog:3,pgd@linf:8/255)          the same for any threats
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ from typing import Any
 
 from robustkpca import registry
 from robustkpca.budget import Budget
-from robustkpca.calls import Call, complete
+from robustkpca.calls import Call, complete, split
 from robustkpca.errors import BadValue, unknown
 
 GIVEN = frozenset({"model", "images", "labels", "budget", "draws", "severity"})
 """What the runner hands to attacks and corruptions; everything else in their signature is an option."""
+
+
+SEQUENCE = "sequence"
+"""Tag of an attack whose function takes the budget and its options, and returns the texts of threats to be tried in turn."""
+
+WORST_OF = "worst-of"
 
 
 class Protocol(Enum):
@@ -41,14 +49,16 @@ class ThreatModel:
         budget: What an attack may change, ``None`` for corruptions and ``clean``.
         severity: 1 to 5 for corruptions, ``None`` otherwise.
         protocol: How it is run and judged.
+        members: The threats that are tried in turn, where there are several.
         written: The options that differ from the defaults, for short labels.
-        entry: Where the function lies; ``None`` for ``clean``.
+        entry: Where the function lies; ``None`` for ``clean`` and ``worst-of``.
     """
 
     call: Call
     budget: Budget | None = None
     severity: int | None = None
     protocol: Protocol = Protocol.PIXEL
+    members: tuple[ThreatModel, ...] = ()
     written: Call = field(default=Call("clean"), compare=False)
     entry: registry.Entry | None = field(default=None, compare=False)
 
@@ -65,6 +75,8 @@ class ThreatModel:
             BadValue: If the budget or severity is missing or wrong, or the attack has no such protocol.
         """
         rest = text.strip()
+        if rest.startswith(f"{WORST_OF}("):
+            return cls._worst_of(text, rest, protocol)
         prefix = f"{Protocol.PUBLISHED.value}/"
         if rest.startswith(prefix):
             rest, protocol = rest[len(prefix) :], Protocol.PUBLISHED
@@ -101,7 +113,22 @@ class ThreatModel:
             budget = replace(budget, bounded=False)
         function = entry.load(published=published)
         full = complete(call, function, "attack", given=GIVEN)
-        return cls(full, budget, None, protocol, _written(full, function), entry)
+        members: tuple[ThreatModel, ...] = ()
+        if SEQUENCE in entry.tags:
+            members = tuple(cls.parse(member) for member in function(budget=budget, **full.arguments))
+        return cls(full, budget, None, protocol, members, _written(full, function), entry)
+
+    @classmethod
+    def _worst_of(cls, text: str, rest: str, protocol: Protocol | None) -> ThreatModel:
+        if not rest.endswith(")"):
+            raise BadValue(f"threat {text!r}: the bracket is not closed; expected {WORST_OF}(THREAT,THREAT,...)")
+        members = tuple(cls.parse(part, protocol=protocol) for part in split(rest[len(WORST_OF) + 1 : -1]))
+        if len(set(members)) < 2:
+            raise BadValue(f"threat {text!r}: expected at least two different threats in {WORST_OF}(THREAT,THREAT,...)")
+        protocols = {member.protocol for member in members if member.call.name != "clean"}
+        if len(protocols) > 1:
+            raise BadValue(f"threat {text!r}: it mixes the pixel and the published protocol; use one of them")
+        return cls(Call(WORST_OF), protocol=protocols.pop() if protocols else Protocol.PIXEL, members=members)
 
     @classmethod
     def _corruption(cls, text: str, call: Call, severity: str, entry: registry.Entry) -> ThreatModel:
@@ -109,29 +136,38 @@ class ThreatModel:
             raise BadValue(f"threat {text!r}: expected a severity from 1 to 5, such as '{call}:3'")
         function = entry.load()
         full = complete(call, function, "corruption", given=GIVEN)
-        return cls(full, None, int(severity), Protocol.PIXEL, _written(full, function), entry)
+        return cls(full, None, int(severity), Protocol.PIXEL, (), _written(full, function), entry)
 
     def __str__(self) -> str:
+        if self.call.name == WORST_OF:
+            return f"{WORST_OF}({','.join(map(str, self.members))})"
         return self._text(self.call)
 
     @property
     def label(self) -> str:
         """The text without the options that have their default value."""
+        if self.call.name == WORST_OF:
+            return f"{WORST_OF}({','.join(member.label for member in self.members)})"
         return self._text(self.written)
 
     @property
     def version(self) -> int:
-        """Version of the implementation; 1 for ``clean``."""
-        return self.entry.version if self.entry else 1
+        """Version of the implementation, with those of the members; 1 for ``clean``."""
+        return (self.entry.version if self.entry else 1) + sum(member.version for member in self.members)
+
+    @property
+    def parts(self) -> tuple[ThreatModel, ...]:
+        """The members, and theirs; the threat itself where there are none."""
+        return tuple(part for member in self.members for part in member.parts) or (self,)
 
     def function(self) -> Callable[..., Any]:
         """Return the attack or corruption itself.
 
         Raises:
-            BadValue: If this is ``clean``, where nothing is done.
+            BadValue: If this is ``clean``, where nothing is done, or ``worst-of``, where the members have them.
         """
         if self.entry is None:
-            raise BadValue("threat 'clean' has no function")
+            raise BadValue(f"threat '{self.call.name}' has no function")
         function: Callable[..., Any] = self.entry.load(published=self.protocol is Protocol.PUBLISHED)
         return function
 

@@ -90,7 +90,7 @@ def test_empty_brackets_are_the_same_as_none() -> None:
         ("pgd(=3)", "not of the form argument=value"),
         ("pgd(a b=3)", "not of the form argument=value"),
         ("pgd(steps=1,steps=2)", "'steps' is given twice"),
-        ("pgd(layers=[0,1)", "square bracket is not closed"),
+        ("pgd(layers=[0,1)", "a bracket is not closed"),
         ("pgd(a=1/0)", "denominator is zero"),
         ("pgd(a=b=c)", "expected a number"),
         ("pgd(a=two words)", "expected a number"),

@@ -208,7 +208,7 @@ def test_a_corruption_finds_its_function() -> None:
 
 
 def test_the_list_holds_clean_and_what_matches() -> None:
-    assert threats.list_threats("FGS") == ["fgsm"]
+    assert threats.list_threats("FGS") == ["fgsm", "fgsm_t"]
     assert threats.list_threats()[0] == "clean"
 
 

@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from robustkpca.draws import Draws
-from robustkpca.judge import Judgement, judge_attack, judge_clean, judge_corruption, judge_published, margins
+from robustkpca.judge import (
+    Judgement,
+    judge_attack,
+    judge_clean,
+    judge_corruption,
+    judge_in_turn,
+    judge_published,
+    margins,
+)
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.threats import Protocol, ThreatModel
 
@@ -27,8 +35,12 @@ def judge_threat(
         labels: ``(N,)``, int64.
         threat: What is done; under the ``published`` protocol the images of the result are normalised ones.
         seed: Key of the random streams.
-        samples: One id per image, the other part of the key.
+        samples: One id per image, the other part of the key. Every member of a sequence has the streams that it has alone.
     """
+    if threat.members:
+        return judge_in_turn(
+            [partial(_member, model, images, labels, member, seed, samples) for member in threat.members], len(images)
+        )
     if threat.call.name == "clean":
         return judge_clean(model, images, labels)
     draws = Draws.of(samples, seed=seed, threat=str(threat))
@@ -42,6 +54,21 @@ def judge_threat(
         images = model.normalise(images)
         return judge_published(bare, function, images, labels, budget=threat.budget, draws=draws, **options)
     return judge_attack(model, function, images, labels, budget=threat.budget, draws=draws, **options)
+
+
+def _member(
+    model: TorchClassifier,
+    images: Tensor,
+    labels: Tensor,
+    threat: ThreatModel,
+    seed: int,
+    samples: Sequence[str],
+    rows: Tensor,
+) -> Judgement:
+    """Judge the images at these positions ``(M,)`` by one member of a sequence."""
+    there = rows.to(images.device)
+    chosen = [samples[row] for row in rows.tolist()]
+    return judge_threat(model, images[there], labels[there], threat, seed=seed, samples=chosen)
 
 
 @dataclass(frozen=True)
