@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robustkpca.adversary import Candidate, Classifier, Keep, Proposals
 from robustkpca.attacks.losses import best_other
+from robustkpca.attacks.queries import blocks
 from robustkpca.attacks.square_changes import Chance, Corners, Mounds
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
@@ -21,6 +22,11 @@ SCHEDULE = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 SCHEDULED = 10_000
 DRAWN_AT_ONCE = 100
 """Queries whose random numbers are drawn together; part of the stream's layout, so a change of it changes results."""
+
+PATIENCE = 8
+"""An image looks one more query ahead for every so many that did not help; one in about fifteen is then asked in vain."""
+FARTHEST = 16
+"""Most queries that an image looks ahead, itself included."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,15 @@ class Plan:
         """Draw what the next queries need."""
         return Chance.draw(draws, self.sides[query : query + DRAWN_AT_ONCE], images, reach_edges=self.reach_edges)
 
+    def stretches(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the first query and the end of every stretch that shares its side and its drawing, and the side."""
+        sides = self.sides.tolist()
+        start = 0
+        for query in range(1, len(sides) + 1):
+            if query == len(sides) or sides[query] != sides[start] or query % DRAWN_AT_ONCE == 0:
+                yield start, query, sides[start]
+                start = query
+
 
 @dataclass(frozen=True)
 class Search:
@@ -51,7 +66,9 @@ class Search:
         labels: ``(N,)``, int64, the true classes.
         draws: One stream per image.
         best: ``(N, C, H, W)``, the point with the smallest margin so far.
-        margin: ``(N,)``, the label's logit minus the largest other one there.
+        logits: ``(N, K)`` there.
+        quiet: ``(N,)``, int64, how many queries in a row did not lower the margin.
+        query: ``(N,)``, int64, the next query.
         chance: The random numbers of the next queries.
         corners: What the kind of change knows of the images; tensors with one row per image.
     """
@@ -60,7 +77,9 @@ class Search:
     labels: Tensor
     draws: Draws
     best: Tensor
-    margin: Tensor
+    logits: Tensor
+    quiet: Tensor
+    query: Tensor
     chance: Chance
     corners: tuple[Tensor, ...]
 
@@ -86,7 +105,7 @@ def square(
         labels: ``(N,)``, int64, the true classes.
         budget: What may be changed.
         draws: One stream of random numbers per image.
-        queries: Proposals of each restart, after its start.
+        queries: Proposals of each restart, after its start. A few more are asked in vain, see `FARTHEST`.
         p_init: Share of the pixels that the first squares cover, above 0 and at most 1.
         restarts: How many independent searches are tried on what still stands.
         rescale: Whether the squares shrink over ``queries`` instead of over 10,000 queries.
@@ -132,29 +151,60 @@ def _search(
 ) -> Generator[Candidate, Keep, tuple[Tensor, Tensor, Draws]]:
     """Run one restart; return the images, labels and streams that still stand."""
     kind = plan.kind
-    start = kind.start(images, draws)
+    start, none = kind.start(images, draws), torch.zeros_like(labels)
     logits = model.logits(start)
-    chance = plan.draw(0, draws, images)
-    search = Search(images, labels, draws, start, _margin(logits, labels), chance, kind.corners(images))
+    search = Search(images, labels, draws, start, logits, none, none, plan.draw(0, draws, images), kind.corners(images))
     keep = yield Candidate(start, logits)
     search = keep(search)
-    for query, side in enumerate(plan.sides.tolist()):
-        slot = query % DRAWN_AT_ONCE
-        if slot == 0 and query:
-            search = replace(search, chance=plan.draw(query, search.draws, search.images))
-        points = kind.change(search.images, search.best, search.corners, search.chance, slot, side)
-        logits = model.logits(points)
-        search = _moved(search, points, _margin(logits, search.labels))
-        keep = yield Candidate(points, logits)
-        search = keep(search)
+    for first, end, side in plan.stretches():
+        if first and first % DRAWN_AT_ONCE == 0:
+            search = replace(search, chance=plan.draw(first, search.draws, search.images))
+        while bool((search.query < end).any()):
+            search, candidate = _looked_ahead(model, search, kind, end, side)
+            keep = yield candidate
+            search = keep(search)
     return search.images, search.labels, search.draws
 
 
-def _moved(search: Search, points: Tensor, margin: Tensor) -> Search:
-    """Keep the new points where the margin was never smaller."""
-    better = margin < search.margin
-    best = torch.where(better.view(-1, 1, 1, 1), points, search.best)
-    return replace(search, best=best, margin=torch.where(better, margin, search.margin))
+def _looked_ahead(
+    model: Classifier, search: Search, kind: Corners | Mounds, end: int, side: int
+) -> tuple[Search, Candidate]:
+    """Ask the next queries of every image at once, up to the first that lowers its margin.
+
+    The queries after that one were asked in vain: they start from a point that is no longer the best. The search is the same
+    as with one query at a time, and what an image asks depends on itself alone.
+    """
+    ahead = (1 + search.quiet // PATIENCE).clamp_max(FARTHEST).minimum(end - search.query)
+    tried, said = search.best.clone(), search.logits.clone()
+    moved, taken = torch.zeros_like(ahead, dtype=torch.bool), ahead.clone()
+    for block in blocks(len(ahead), FARTHEST * search.images[0].numel(), ahead.device):
+        rows = block.repeat_interleave(ahead[block])
+        if not len(rows):
+            continue
+        offset = torch.arange(len(rows), device=rows.device)
+        begins = ahead[block].cumsum(0) - ahead[block]
+        offset = offset - begins.repeat_interleave(ahead[block])
+        chance = search.chance.at(rows, (search.query[rows] + offset) % DRAWN_AT_ONCE)
+        corners = tuple(corner[rows] for corner in search.corners)
+        points = kind.change(search.images[rows], search.best[rows], corners, chance, side)
+        logits = model.logits(points, rows=rows)
+        better = _margin(logits, search.labels[rows]) < _margin(search.logits, search.labels)[rows]
+        asked = torch.where(better, offset, FARTHEST)
+        hit = torch.full_like(ahead, FARTHEST).scatter_reduce(0, rows, asked, "amin")[block]
+        moved[block] = hit < FARTHEST
+        taken[block] = torch.where(hit < FARTHEST, hit + 1, ahead[block])
+        active = block[ahead[block] > 0]
+        chosen = (begins + taken[block] - 1)[ahead[block] > 0]
+        tried[active], said[active] = points[chosen], logits[chosen]
+    wide = moved.view(-1, 1, 1, 1)
+    after = replace(
+        search,
+        best=torch.where(wide, tried, search.best),
+        logits=torch.where(moved.unsqueeze(1), said, search.logits),
+        quiet=torch.where(moved, 0, search.quiet + taken),
+        query=search.query + taken,
+    )
+    return after, Candidate(tried, said)
 
 
 def _margin(logits: Tensor, labels: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from robustkpca.draws import Draws
 
 @dataclass(frozen=True)
 class Chance:
-    """The random numbers of several queries, one row per image.
+    """The random numbers of several queries of each image, or of single queries, then without the dimension ``Q``.
 
     Args:
         places: ``(N, Q, 4)``, int64, top, left, top and left of two squares that lie within the image.
@@ -38,6 +38,15 @@ class Chance:
         signs = draws.signs((len(sides), 1 + channels), images) > 0
         rows = _covered(places[:, :, 0], sides, height)
         return cls(places, rows, _covered(places[:, :, 1], sides, width), signs)
+
+    def at(self, images: Tensor, queries: Tensor) -> Chance:
+        """Return the chances of single queries, without the dimension ``Q``.
+
+        Args:
+            images: ``(M,)``, int64, whose they are.
+            queries: ``(M,)``, int64, which of theirs.
+        """
+        return Chance(*(part[images, queries] for part in (self.places, self.rows, self.columns, self.signs)))
 
 
 def _covered(first: Tensor, sides: Tensor, size: int) -> Tensor:
@@ -70,13 +79,11 @@ class Corners:
         channels, _, width = images.shape[1:]
         return self.budget.project(images + self.budget.length * draws.signs((channels, 1, width), images), images)
 
-    def change(
-        self, images: Tensor, best: Tensor, corners: tuple[Tensor, ...], chance: Chance, slot: int, side: int
-    ) -> Tensor:
-        """Return the best points with one square changed, as the chances in this slot say."""
+    def change(self, images: Tensor, best: Tensor, corners: tuple[Tensor, ...], chance: Chance, side: int) -> Tensor:
+        """Return the best points with one square changed, as the chances of single queries say."""
         low, high = corners
-        inside = chance.rows[:, slot].unsqueeze(2) & chance.columns[:, slot].unsqueeze(1)
-        ends = torch.where(chance.signs[:, slot, 1:, None, None], high, low)
+        inside = chance.rows.unsqueeze(2) & chance.columns.unsqueeze(1)
+        ends = torch.where(chance.signs[:, 1:, None, None], high, low)
         return torch.where(inside.unsqueeze(1), ends, best)
 
 
@@ -113,13 +120,11 @@ class Mounds:
         change[:, :, top : top + down * side, left : left + across * side] = tiles
         return self._placed(images, change)
 
-    def change(
-        self, images: Tensor, best: Tensor, corners: tuple[Tensor, ...], chance: Chance, slot: int, side: int
-    ) -> Tensor:
-        """Return the best points with the mass of one square moved, as the chances in this slot say."""
+    def change(self, images: Tensor, best: Tensor, corners: tuple[Tensor, ...], chance: Chance, side: int) -> Tensor:
+        """Return the best points with the mass of one square moved, as the chances of single queries say."""
         channels, _, width = images.shape[1:]
         change = (best - images).flatten(2)
-        top, left, other_top, other_left = chance.places[:, slot].unbind(1)
+        top, left, other_top, other_left = chance.places.unbind(1)
         cells = _cells(side, width, images.device)
         here = ((top * width + left).view(-1, 1, 1) + cells).expand(-1, channels, -1)
         there = ((other_top * width + other_left).view(-1, 1, 1) + cells).expand(-1, channels, -1)
@@ -129,7 +134,7 @@ class Mounds:
         windows = mass + self._power(left_over.gather(2, there))
         unused = (self.budget.length**self._exponent - self._power(change).sum(1, keepdim=True)).clamp_min(0)
         upright, lying = self._mounds(side, images)
-        coin, signs = chance.signs[:, slot, :1, None], chance.signs[:, slot, 1:, None]
+        coin, signs = chance.signs[:, :1, None], chance.signs[:, 1:, None]
         mound = torch.where(coin, upright, lying)
         new = torch.where(signs, mound, -mound) + old / (1e-12 + self._root(mass))
         wanted = unused / channels + windows
