@@ -41,6 +41,7 @@ CATALOGUE = {
         "Auto-PGD towards each of the most likely other classes",
         "Croce and Hein 2020",
         ("white-box", "gradient", "linf", "l2", "l1"),
+        version=2,
     ),
     "fab": Entry(
         "robustkpca.attacks.fab:fab",
@@ -59,6 +60,7 @@ CATALOGUE = {
         "a random search with square-shaped changes that sees logits alone",
         "Andriushchenko et al. 2020",
         ("black-box", "linf", "l2", "l1"),
+        version=2,
     ),
     "cw": Entry(
         "robustkpca.attacks.cw:cw",

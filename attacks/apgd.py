@@ -12,6 +12,7 @@ from robustkpca.adversary import Candidate, Classifier, Keep, Loss, Proposals, c
 from robustkpca.attacks.ascent import Climb, Held, ascend
 from robustkpca.attacks.losses import difference_of_logits_ratio, targeted_difference_of_logits_ratio
 from robustkpca.attacks.step_rules import HalvingRule, SparseRule
+from robustkpca.attacks.targets import groups, other_classes, side_by_side, tiled
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
@@ -70,7 +71,7 @@ def apgd_ce(
         balls of three and two times the radius first. Deliberate difference: every iterate is proposed.
     """
     options = Options(steps, restarts, rho, eot)
-    yield from _ascents(model, (images, labels, draws), lambda labels: cross_entropy(labels), budget, options)
+    yield from _restarts(model, (images, labels, draws), cross_entropy, budget, options)
 
 
 def apgd_dlr(
@@ -108,7 +109,7 @@ def apgd_dlr(
         Croce and Hein 2020, arXiv:2003.01690, algorithm 1 and equation 6.
     """
     options = Options(steps, restarts, rho, eot)
-    yield from _ascents(model, (images, labels, draws), difference_of_logits_ratio, budget, options)
+    yield from _restarts(model, (images, labels, draws), difference_of_logits_ratio, budget, options)
 
 
 def apgd_t(
@@ -124,7 +125,10 @@ def apgd_t(
     rho: float = 0.75,
     eot: int = 1,
 ) -> Proposals:
-    """Auto-PGD on the targeted difference of logits ratio, towards one class after the other.
+    """Auto-PGD on the targeted difference of logits ratio.
+
+    The most likely other class is tried alone, the others side by side as far as the images are small enough: in every step
+    the most harmful point of an image is proposed.
 
     Args:
         model: As for `apgd_ce`.
@@ -152,71 +156,72 @@ def apgd_t(
     options = Options(steps, restarts, rho, eot)
     others = other_classes(model.logits(images), labels, targets)
     held: Held = (images, labels, draws, others)
-    for rank in range(others.shape[1]):
-        held = yield from _ascents(
-            model,
-            held,
-            lambda labels, others, rank=rank: targeted_difference_of_logits_ratio(labels, others[:, rank]),
-            budget,
-            options,
-        )
+    for ranks in groups(others.shape[1], images):
+        for _ in range(restarts):
+            held = yield from _towards(model, held, ranks, budget, options)
 
 
-def other_classes(logits: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Return ``(N, M)``, the other classes from the most likely on; M is ``count`` or all there are.
-
-    Args:
-        logits: ``(N, K)``.
-        labels: ``(N,)``, int64, the classes that are left out.
-        count: How many are wanted.
-    """
-    order = logits.scatter(1, labels.unsqueeze(1), -torch.inf).argsort(dim=1, descending=True)
-    return order[:, : min(count, logits.shape[1] - 1)]
-
-
-def _ascents(
-    model: Classifier, held: Held, loss: Callable[..., Loss], budget: Budget, options: Options
+def _towards(
+    model: Classifier, held: Held, ranks: range, budget: Budget, options: Options
 ) -> Generator[Candidate, Keep, Held]:
-    """Run the restarts of one loss; return what is held of those that still stand."""
+    """Run one restart towards each of some classes, side by side; return what is held of those that still stand."""
+    images, labels, draws, others = held
+    count = len(ranks)
+    changes = torch.cat([_noise(images, budget, draws) for _ in ranks])
+    every, goals = images.repeat(count, *[1] * (images.ndim - 1)), tiled(others[:, ranks.start : ranks.stop])
+    loss = targeted_difference_of_logits_ratio(labels.repeat(count), goals)
+    return (yield from side_by_side(_ascent(model, (every,), changes, loss, budget, options), held, count))
+
+
+def _restarts(
+    model: Classifier, held: Held, loss: Callable[[Tensor], Loss], budget: Budget, options: Options
+) -> Proposals:
+    """Run the restarts of one loss."""
     for _ in range(options.restarts):
-        images, labels, draws, *more = held
-        if budget.norm is Norm.L1:
-            held = yield from _shrinking_balls(model, held, loss, budget, options)
-            continue
-        start = _start(images, budget, draws)
-        rule, goal = HalvingRule(options.rho), loss(labels, *more)
-        climb = yield from ascend(model, held, start, goal, budget, rule, steps=options.steps, eot=options.eot)
+        images, labels, draws = held
+        climb = yield from _ascent(model, held, _noise(images, budget, draws), loss(labels), budget, options)
         held = climb.held
-    return held
 
 
-def _start(images: Tensor, budget: Budget, draws: Draws) -> Tensor:
-    """Return a random point on the surface of the ball, then clipped to [0, 1]."""
-    shape, linf = images.shape[1:], budget.norm is Norm.LINF
-    change = 2 * draws.uniform(shape, images) - 1 if linf else draws.normal(shape, images)
+def _ascent(
+    model: Classifier, held: Held, change: Tensor, loss: Loss, budget: Budget, options: Options
+) -> Generator[Candidate, Keep, Climb]:
+    """Ascend from a random change of the images, which are the first that is held."""
+    if budget.norm is Norm.L1:
+        return (yield from _shrinking_balls(model, held, change, loss, budget, options))
+    start, rule = _start(held[0], change, budget), HalvingRule(options.rho)
+    return (yield from ascend(model, held, start, loss, budget, rule, steps=options.steps, eot=options.eot))
+
+
+def _noise(images: Tensor, budget: Budget, draws: Draws) -> Tensor:
+    """Draw a random change, uniform in L-infinity and normal elsewhere."""
+    shape = images.shape[1:]
+    return 2 * draws.uniform(shape, images) - 1 if budget.norm is Norm.LINF else draws.normal(shape, images)
+
+
+def _start(images: Tensor, change: Tensor, budget: Budget) -> Tensor:
+    """Return the images moved along a change to the surface of the ball, then clipped to [0, 1]."""
     flat = change.flatten(1)
-    size = flat.abs().amax(1) if linf else flat.norm(dim=1)
+    size = flat.abs().amax(1) if budget.norm is Norm.LINF else flat.norm(dim=1)
     reach = budget.length / size.clamp_min(1e-12)
-    return budget.project(images + reach.view(-1, *[1] * len(shape)) * change, images)
+    return budget.project(images + reach.view(-1, *[1] * (images.ndim - 1)) * change, images)
 
 
 def _shrinking_balls(
-    model: Classifier, held: Held, loss: Callable[..., Loss], budget: Budget, options: Options
-) -> Generator[Candidate, Keep, Held]:
+    model: Classifier, held: Held, change: Tensor, loss: Loss, budget: Budget, options: Options
+) -> Generator[Candidate, Keep, Climb]:
     """Ascend in the L1 balls of three, two and one times the radius; only the last may propose."""
-    images, labels, draws, *more = held
-    shape = images.shape[1:]
+    images = held[0]
     large, middle = replace(budget, radius=3 * budget.radius), replace(budget, radius=2 * budget.radius)
     part = max(int(0.3 * options.steps), 1)
     rule = SparseRule()
-    start = large.project(images + draws.normal(shape, images), images)
-    climb = _alone(ascend(model, held, start, loss(labels, *more), large, rule, steps=part, eot=options.eot), images)
+    start = large.project(images + change, images)
+    climb = _alone(ascend(model, held, start, loss, large, rule, steps=part, eot=options.eot), images)
     start = middle.project(climb.best_points, images)
-    climb = _alone(ascend(model, held, start, loss(labels, *more), middle, rule, steps=part, eot=options.eot), images)
+    climb = _alone(ascend(model, held, start, loss, middle, rule, steps=part, eot=options.eot), images)
     start = budget.project(climb.best_points, images)
     rest = max(options.steps - 2 * part, 1)
-    climb = yield from ascend(model, held, start, loss(labels, *more), budget, rule, steps=rest, eot=options.eot)
-    return climb.held
+    return (yield from ascend(model, held, start, loss, budget, rule, steps=rest, eot=options.eot))
 
 
 def _alone(ascent: Generator[Candidate, Keep, Climb], images: Tensor) -> Climb:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from robustkpca.adversary import Classifier, Proposals
-from robustkpca.attacks.fab_walk import Options, known, together, walks
+from robustkpca.attacks.fab_walk import Options, known, walks
+from robustkpca.attacks.targets import groups
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
@@ -104,10 +105,7 @@ def fab_t(
         raise BadValue(f"fab_t: targets must be at least 1, got {targets}")
     options = Options(steps, restarts, alpha_max, eta, beta)
     standing = known(model, images, labels, draws, count=targets)
-    count, first = standing.others.shape[1], 0
-    while first < count:
-        last = first + (together(images) if first else 1)
+    for ranks in groups(standing.others.shape[1], images):
         for restart in range(restarts):
-            goals = standing.others[:, first:last].unsqueeze(2)
+            goals = standing.others[:, ranks.start : ranks.stop].unsqueeze(2)
             standing = yield from walks(model, standing, goals, budget, options, random_start=restart > 0)
-        first = last

@@ -9,17 +9,11 @@ import torch
 from torch import Tensor
 
 from robustkpca.adversary import Candidate, Classifier, Keep, Loss
-from robustkpca.attacks.apgd import other_classes
 from robustkpca.attacks.fab_projections import dual_size, smallest_change
+from robustkpca.attacks.targets import other_classes, picked, tiled, together, untiled
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
-
-HELD_ENTRIES = 8 * 3 * 32 * 32
-"""About this many entries of one image are held for walks or classes that are looked at together.
-
-Part of the attack's definition: it decides in which order targets are tried, never by the number of images.
-"""
 
 
 @dataclass(frozen=True)
@@ -94,11 +88,6 @@ def known(model: Classifier, images: Tensor, labels: Tensor, draws: Draws, *, co
     return Standing(images, labels, draws, clean, others, torch.full_like(clean[:, 0], torch.inf))
 
 
-def together(images: Tensor) -> int:
-    """Return how many walks or classes are looked at together."""
-    return max(1, HELD_ENTRIES // images[0].numel()) if len(images) else 1
-
-
 def walks(
     model: Classifier, standing: Standing, goals: Tensor, budget: Budget, options: Options, *, random_start: bool
 ) -> Generator[Candidate, Keep, Standing]:
@@ -121,7 +110,7 @@ def walks(
         gaps, normals = _nearest_hyperplane(model, walk, budget.norm)
         walk = replace(walk, points=_stepped(walk, gaps, normals, budget.norm, options))
         labels = walk.standing.labels
-        logits = _untiled(model.logits(_tiled(walk.points)), count)
+        logits = untiled(model.logits(tiled(walk.points)), count)
         changes = walk.points - walk.standing.images.unsqueeze(1)
         sizes = _size(changes.flatten(2), budget.norm)
         harmful = logits.argmax(2) != labels.unsqueeze(1)
@@ -160,15 +149,15 @@ def _nearest_hyperplane(model: Classifier, walk: Walk, norm: Norm) -> tuple[Tens
     for goals in torch.split(walk.goals, together(walk.standing.images), dim=2):
         every = goals.shape[2]
         points = walk.points.repeat_interleave(every, dim=1) if every > 1 else walk.points
-        loss = Loss(_difference, (labels.repeat(count * every), _tiled(goals.flatten(1))))
-        logits, normals = model.value_and_gradient(_tiled(points), loss)
-        gaps, normals = _untiled(loss(logits), count * every), _untiled(normals, count * every)
+        loss = Loss(_difference, (labels.repeat(count * every), tiled(goals.flatten(1))))
+        logits, normals = model.value_and_gradient(tiled(points), loss)
+        gaps, normals = untiled(loss(logits), count * every), untiled(normals, count * every)
         distances = gaps.abs() / (1e-12 + dual_size(normals.flatten(2), norm))
         found = tuple(torch.unflatten(part, 1, (count, every)) for part in (distances, gaps, normals))
         if nearest:
             found = tuple(torch.cat([old.unsqueeze(2), new], dim=2) for old, new in zip(nearest, found, strict=True))
         least = found[0].flatten(0, 1).argmin(1)
-        nearest = tuple(torch.unflatten(_picked(part.flatten(0, 1), least), 0, (-1, count)) for part in found)
+        nearest = tuple(torch.unflatten(picked(part.flatten(0, 1), least), 0, (-1, count)) for part in found)
     _, gap, normal = nearest
     return gap, normal
 
@@ -211,8 +200,8 @@ def _proposal(walk: Walk, logits: Tensor, sizes: Tensor, budget: Budget) -> Cand
     finite = logits.isfinite().all(2)
     pick = torch.where(finite, sizes, -1).argmin(1)  # what cannot be judged comes first, so that the judge sees it
     images = walk.standing.images
-    points, said = _picked(walk.points, pick), _picked(logits, pick)
-    shown = budget.allows(points, images) | ~_picked(finite, pick)
+    points, said = picked(walk.points, pick), picked(logits, pick)
+    shown = budget.allows(points, images) | ~picked(finite, pick)
     return Candidate(
         torch.where(_wide(shown, points), points, images), torch.where(_wide(shown, said), said, walk.standing.clean)
     )
@@ -224,21 +213,6 @@ def _size(changes: Tensor, norm: Norm) -> Tensor:
     return size
 
 
-def _picked(things: Tensor, index: Tensor) -> Tensor:
-    """Return ``(N, ...)``, from every row of ``(N, M, ...)`` the entry at its index ``(N,)``."""
-    return things[torch.arange(len(things), device=things.device), index]
-
-
 def _wide(values: Tensor, like: Tensor) -> Tensor:
     """Return the values with as many dimensions as ``like``, for broadcasting."""
     return values.view(*values.shape, *[1] * (like.ndim - values.ndim))
-
-
-def _tiled(things: Tensor) -> Tensor:
-    """Return ``(T * N, ...)``, first of all images, then second, of ``(N, T, ...)``; a model counts them this way."""
-    return things.transpose(0, 1).flatten(0, 1)
-
-
-def _untiled(things: Tensor, count: int) -> Tensor:
-    """Return ``(N, T, ...)`` of what was tiled ``count`` times."""
-    return torch.unflatten(things, 0, (count, -1)).transpose(0, 1)

@@ -160,10 +160,10 @@ def test_verdicts_do_not_change_with_the_order_in_which_targets_are_tried(
 ) -> None:
     budget, among = Budget.parse("l2:0.7"), robust.correct() & (torch.arange(64) < 12)
     together = robust.survivors(fab_t, budget, among=among, steps=10)
-    monkeypatch.setattr("robustkpca.attacks.fab_walk.HELD_ENTRIES", 1)
+    monkeypatch.setattr("robustkpca.attacks.targets.HELD_ENTRIES", 1)
     assert torch.equal(robust.survivors(fab_t, budget, among=among, steps=10), together)
     every = robust.survivors(fab, budget, among=among, steps=10)
-    monkeypatch.setattr("robustkpca.attacks.fab_walk.HELD_ENTRIES", 64 * 4)
+    monkeypatch.setattr("robustkpca.attacks.targets.HELD_ENTRIES", 64 * 4)
     assert torch.equal(robust.survivors(fab, budget, among=among, steps=10), every)
 
 
