@@ -33,7 +33,7 @@ class Clip(torch.autograd.Function):
         ctx.save_for_backward(output, inputs[1])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Pass the gradient on where nothing was clipped; the rest is that of the level."""
         clipped, level = ctx.saved_tensors
@@ -61,7 +61,7 @@ class Step(torch.autograd.Function):
         ctx.first = inputs[2].ndim == 0
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, of_clipped: Tensor, of_cleaned: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all five inputs."""
         clipped, level = ctx.saved_tensors

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from robustkpca.models.families import family
 from robustkpca.models.vision_transformer import VisionTransformer
-from robustkpca.models.vit import options_of, rpc_symvit, softmax_vit, symvit
+from robustkpca.models.vit import vit
 
 DIGITS = {
     "img_size": 8,
@@ -22,22 +23,22 @@ DIGITS = {
 }
 
 
-@options_of(softmax_vit, **DIGITS)
+@family(vit, "softmax", **DIGITS)
 def softmax_vit_digits(**options: Any) -> VisionTransformer:
-    """Build the softmax transformer for digits. Options as `softmax_vit`."""
-    return _bundled(softmax_vit(**options), "softmax_vit_digits")
+    """Build the softmax transformer for digits. Options as `vit`."""
+    return _bundled(vit(**options), "softmax_vit_digits")
 
 
-@options_of(symvit, **DIGITS)
+@family(vit, "symmetric", **DIGITS)
 def symvit_digits(**options: Any) -> VisionTransformer:
-    """Build the symmetric transformer for digits. Options as `symvit`."""
-    return _bundled(symvit(**options), "symvit_digits")
+    """Build the symmetric transformer for digits. Options as `vit`."""
+    return _bundled(vit(**options), "symvit_digits")
 
 
-@options_of(rpc_symvit, **DIGITS)
+@family(vit, "rpc", **DIGITS)
 def rpc_symvit_digits(**options: Any) -> VisionTransformer:
-    """Build the RPC transformer for digits, by default 4 iterations in the first block. Options as `rpc_symvit`."""
-    return _bundled(rpc_symvit(**options), "rpc_symvit_digits")
+    """Build the RPC transformer for digits, by default 4 iterations in the first block. Options as `vit`."""
+    return _bundled(vit(**options), "rpc_symvit_digits")
 
 
 def _bundled(model: VisionTransformer, name: str) -> VisionTransformer:
