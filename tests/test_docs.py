@@ -14,7 +14,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from robustkpca.errors import BadValue
 from robustkpca.matrix import Matrix
 from robustkpca.models import create_model
 from robustkpca.models.mechanisms import ATTENTIONS
+from robustkpca.recipes import PRESETS
 from robustkpca.records import RunHeader
 from robustkpca.registry import Entry
 from robustkpca.threats import ThreatModel
@@ -324,6 +325,13 @@ def test_every_attention_is_in_the_tables_with_its_options() -> None:
         written[attention.strip("`")][option.strip("`")] = default.strip("`")
     for name, mechanism in ATTENTIONS.items():
         assert written[name] == {option: format_value(p.default) for option, p in mechanism.options().items()}, name
+
+
+def test_the_recipes_are_those_in_the_table() -> None:
+    table = {cells[0].strip("`"): cells[1:-1] for cells in rows(marked("arguments")["recipe"])}
+    written = {field: [cell.strip("`") for cell in cells] for field, cells in table.items()}
+    presets = [asdict(recipe) for recipe in PRESETS.values()]
+    assert written == {name: [format_value(preset[name]) for preset in presets] for name in presets[0]}
 
 
 def test_columns_and_fields_are_those_in_the_tables(folder: Path) -> None:

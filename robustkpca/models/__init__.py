@@ -168,6 +168,18 @@ CATALOGUE: dict[str, Entry] = {
         _KPCA,
         ("fan", "symmetric", "rpc", "large"),
     ),
+    "vit_digits": Entry(
+        "robustkpca.models.digits:vit_digits",
+        "small vision transformer for 8x8 digits, with any attention",
+        _DEIT,
+        ("vit", "any", "digits"),
+    ),
+    "fan_digits": Entry(
+        "robustkpca.models.digits:fan_digits",
+        "small fully attentional network for 8x8 digits, with any attention",
+        _FAN,
+        ("fan", "any", "digits"),
+    ),
     "softmax_vit_digits": Entry(
         "robustkpca.models.digits:softmax_vit_digits",
         "small softmax vision transformer for 8x8 digits, with bundled weights",

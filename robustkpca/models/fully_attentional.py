@@ -111,6 +111,10 @@ class FAN(nn.Module):
         normalised: Tensor = self.norm(tokens)
         return normalised
 
+    def no_weight_decay(self) -> set[str]:
+        """Return the names of weights that optimisers leave undecayed, beside vectors, as timm asks for them."""
+        return {"cls_token"}
+
     def _initialise(self) -> None:
         nn.init.trunc_normal_(self.cls_token, std=0.02)
         for module in self.modules():

@@ -113,6 +113,10 @@ class VisionTransformer(nn.Module):
         normalised: Tensor = self.norm(tokens)
         return normalised
 
+    def no_weight_decay(self) -> set[str]:
+        """Return the names of weights that optimisers leave undecayed, beside vectors, as timm asks for them."""
+        return {"cls_token", "pos_embed"}
+
     def _initialise(self, init: str) -> None:
         for parameter in (self.cls_token, self.pos_embed):
             nn.init.trunc_normal_(parameter, std=0.02)
