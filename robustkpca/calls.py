@@ -83,7 +83,9 @@ def complete(call: Call, function: Callable[..., Any], kind: str, *, given: froz
 
     Args:
         call: What the user wrote.
-        function: What will be called; its keyword arguments with defaults are the options of the call.
+        function: What will be called; its keyword arguments with defaults are the options of the call. Where some of them
+            depend on the value of another, it has an attribute ``for_arguments`` that takes what the user wrote and
+            returns a function with the options that go with it.
         kind: The word for it in error messages, such as ``attack``.
         given: Arguments that the caller supplies itself, which a user may not write.
 
@@ -91,9 +93,11 @@ def complete(call: Call, function: Callable[..., Any], kind: str, *, given: froz
         UnknownName: If the call names an argument that the function lacks.
         BadValue: If an argument without default is missing, or has the wrong type.
     """
+    depending = getattr(function, "for_arguments", None)
+    signature = inspect.signature(function if depending is None else depending(call.arguments))
     parameters = {
         name: parameter
-        for name, parameter in inspect.signature(function).parameters.items()
+        for name, parameter in signature.parameters.items()
         if name not in given and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }
     for name in call.arguments:

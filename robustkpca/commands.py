@@ -293,6 +293,38 @@ def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
 
 
 @cli.command()
+@click.argument("model", metavar="MODEL")
+@click.option(
+    "--data", required=True, metavar="DIR", help="Training images: a folder, an npy/npz file, or digits/train."
+)
+@click.option("--recipe", default="digits", show_default=True, metavar="TEXT", help="digits, deit or fan, with fields.")
+@click.option(
+    "--adversary", default="", metavar="TEXT", help="Train on attacked images, e.g. 'pgd(steps=7)@linf:8/255'."
+)
+@click.option("--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda, cuda:1, ...")
+@click.option("--out", required=True, metavar="FILE", help="The checkpoint; one of the same training is continued.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def train(model: str, data: str, recipe: str, adversary: str, device: str, out: str, quiet: bool) -> None:
+    """Train MODEL and write a checkpoint that 'score --checkpoint' reads.
+
+    \b
+    robustkpca train symvit_digits --data digits/train --out symvit.pth
+    robustkpca train 'vit_tiny(attention=rpc,drop_path=0.1)' --data imagenet/train --recipe deit --device cuda --out rpc.pth
+    robustkpca train symvit_digits --data digits/train --adversary 'pgd(steps=7)@linf:0.1' --out robust.pth
+    """
+    from robustkpca.data import open_data
+    from robustkpca.training import Training
+    from robustkpca.training import train as run
+
+    def report(epoch: int, total: int, loss: float) -> None:
+        if not quiet:
+            _say(f"epoch {epoch} of {total}: mean loss {loss:.4f}")
+
+    run(Training(model, open_data(data), recipe, adversary, device), out, report=report)
+    click.echo(out)
+
+
+@cli.command()
 @click.argument("folder", default="results", metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(folder: str, as_json: bool) -> None:

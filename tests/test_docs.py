@@ -14,7 +14,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue
 from robustkpca.matrix import Matrix
 from robustkpca.models import create_model
+from robustkpca.models.mechanisms import ATTENTIONS
+from robustkpca.recipes import PRESETS
 from robustkpca.records import RunHeader
 from robustkpca.registry import Entry
 from robustkpca.threats import ThreatModel
@@ -59,6 +61,7 @@ NOT_RUN = {
 """Commands that are left out, by their beginning, and why."""
 
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^\n]*?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.S | re.M)
+MODEL = re.compile(r"((rpc_sym|sym|softmax_|scaled_)?vit|(rpc_|sym)?fan)_(?!\*)\w+(\(.*\))?$")
 CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -259,9 +262,9 @@ def test_every_threat_on_a_page_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_model_on_a_page_can_be_built(page: Path) -> None:
-    for text in {span for span in inline(page) if re.match(r"(rpc_symvit|symvit|softmax_vit)_\w+(\(.*\))?$", span)}:
+    for text in {span for span in inline(page) if re.match(MODEL, span)}:
         call = Call.parse(text)
-        small = {} if call.name.endswith("_digits") else {"embed_dim": 12, "num_heads": 3, "img_size": 32}
+        small = {} if call.name.endswith("_digits") else {"embed_dim": 24, "num_heads": 3, "img_size": 32}
         create_model(text, **small)
 
 
@@ -313,6 +316,22 @@ def test_the_arguments_of_models_are_those_in_the_table(name: str) -> None:
         written = general | written
     full = complete(Call.parse(name), registry.find("models", name).load(), "model")
     assert written == {argument: format_value(value) for argument, value in full.arguments.items()}
+
+
+def test_every_attention_is_in_the_tables_with_its_options() -> None:
+    assert first_column(marked("names")["attentions"]) == list(ATTENTIONS)
+    written: dict[str, dict[str, str]] = {name: {} for name in ATTENTIONS}
+    for attention, option, default, _ in rows(marked("options")["attentions"]):
+        written[attention.strip("`")][option.strip("`")] = default.strip("`")
+    for name, mechanism in ATTENTIONS.items():
+        assert written[name] == {option: format_value(p.default) for option, p in mechanism.options().items()}, name
+
+
+def test_the_recipes_are_those_in_the_table() -> None:
+    table = {cells[0].strip("`"): cells[1:-1] for cells in rows(marked("arguments")["recipe"])}
+    written = {field: [cell.strip("`") for cell in cells] for field, cells in table.items()}
+    presets = [asdict(recipe) for recipe in PRESETS.values()]
+    assert written == {name: [format_value(preset[name]) for preset in presets] for name in presets[0]}
 
 
 def test_columns_and_fields_are_those_in_the_tables(folder: Path) -> None:

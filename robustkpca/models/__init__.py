@@ -9,8 +9,21 @@ from robustkpca.registry import Entry
 
 _DEIT = "Touvron et al. 2021"
 _KPCA = "Teo and Nguyen 2024"
+_FAN = "Zhou et al. 2022"
 
 CATALOGUE: dict[str, Entry] = {
+    "vit_tiny": Entry(
+        "robustkpca.models.vit:vit_tiny", "vision transformer, tiny, with any attention", _DEIT, ("vit", "any", "tiny")
+    ),
+    "vit_small": Entry(
+        "robustkpca.models.vit:vit_small",
+        "vision transformer, small, with any attention",
+        _DEIT,
+        ("vit", "any", "small"),
+    ),
+    "vit_base": Entry(
+        "robustkpca.models.vit:vit_base", "vision transformer, base, with any attention", _DEIT, ("vit", "any", "base")
+    ),
     "softmax_vit_tiny": Entry(
         "robustkpca.models.vit:softmax_vit_tiny",
         "vision transformer (DeiT), softmax attention, 5.7 million parameters",
@@ -64,6 +77,108 @@ CATALOGUE: dict[str, Entry] = {
         "SymViT-base with RPC attention (principal component pursuit) in chosen layers",
         _KPCA,
         ("vit", "symmetric", "rpc", "base"),
+    ),
+    "scaled_vit_tiny": Entry(
+        "robustkpca.models.vit:scaled_vit_tiny",
+        "vision transformer, tiny, with Scaled Attention (S, or alpha times the symmetric one)",
+        _KPCA,
+        ("vit", "scaled", "tiny"),
+    ),
+    "scaled_vit_small": Entry(
+        "robustkpca.models.vit:scaled_vit_small",
+        "vision transformer, small, with Scaled Attention (S, or alpha times the symmetric one)",
+        _KPCA,
+        ("vit", "scaled", "small"),
+    ),
+    "scaled_vit_base": Entry(
+        "robustkpca.models.vit:scaled_vit_base",
+        "vision transformer, base, with Scaled Attention (S, or alpha times the symmetric one)",
+        _KPCA,
+        ("vit", "scaled", "base"),
+    ),
+    "fan_tiny": Entry(
+        "robustkpca.models.fan:fan_tiny",
+        "fully attentional network, tiny, with any attention",
+        _FAN,
+        ("fan", "any", "tiny"),
+    ),
+    "fan_small": Entry(
+        "robustkpca.models.fan:fan_small",
+        "fully attentional network, small, with any attention",
+        _FAN,
+        ("fan", "any", "small"),
+    ),
+    "fan_base": Entry(
+        "robustkpca.models.fan:fan_base",
+        "fully attentional network, base, with any attention",
+        _FAN,
+        ("fan", "any", "base"),
+    ),
+    "fan_large": Entry(
+        "robustkpca.models.fan:fan_large",
+        "fully attentional network, large, with any attention",
+        _FAN,
+        ("fan", "any", "large"),
+    ),
+    "symfan_tiny": Entry(
+        "robustkpca.models.fan:symfan_tiny",
+        "fully attentional network, tiny, whose keys are its queries",
+        _KPCA,
+        ("fan", "symmetric", "tiny"),
+    ),
+    "symfan_small": Entry(
+        "robustkpca.models.fan:symfan_small",
+        "fully attentional network, small, whose keys are its queries",
+        _KPCA,
+        ("fan", "symmetric", "small"),
+    ),
+    "symfan_base": Entry(
+        "robustkpca.models.fan:symfan_base",
+        "fully attentional network, base, whose keys are its queries",
+        _KPCA,
+        ("fan", "symmetric", "base"),
+    ),
+    "symfan_large": Entry(
+        "robustkpca.models.fan:symfan_large",
+        "fully attentional network, large, whose keys are its queries",
+        _KPCA,
+        ("fan", "symmetric", "large"),
+    ),
+    "rpc_fan_tiny": Entry(
+        "robustkpca.models.fan:rpc_fan_tiny",
+        "fully attentional network, tiny, with RPC attention in chosen layers",
+        _KPCA,
+        ("fan", "symmetric", "rpc", "tiny"),
+    ),
+    "rpc_fan_small": Entry(
+        "robustkpca.models.fan:rpc_fan_small",
+        "fully attentional network, small, with RPC attention in chosen layers",
+        _KPCA,
+        ("fan", "symmetric", "rpc", "small"),
+    ),
+    "rpc_fan_base": Entry(
+        "robustkpca.models.fan:rpc_fan_base",
+        "fully attentional network, base, with RPC attention in chosen layers",
+        _KPCA,
+        ("fan", "symmetric", "rpc", "base"),
+    ),
+    "rpc_fan_large": Entry(
+        "robustkpca.models.fan:rpc_fan_large",
+        "fully attentional network, large, with RPC attention in chosen layers",
+        _KPCA,
+        ("fan", "symmetric", "rpc", "large"),
+    ),
+    "vit_digits": Entry(
+        "robustkpca.models.digits:vit_digits",
+        "small vision transformer for 8x8 digits, with any attention",
+        _DEIT,
+        ("vit", "any", "digits"),
+    ),
+    "fan_digits": Entry(
+        "robustkpca.models.digits:fan_digits",
+        "small fully attentional network for 8x8 digits, with any attention",
+        _FAN,
+        ("fan", "any", "digits"),
     ),
     "softmax_vit_digits": Entry(
         "robustkpca.models.digits:softmax_vit_digits",

@@ -1,10 +1,13 @@
 """Self-attention layers under the published key names ``qkv`` and ``proj``.
 
 They differ in what the heads do with one projection of the tokens. The heads run on the fused kernel of torch; the map
-of attention weights, ``N x N`` for each head, is formed only by ``attention_map``.
+of attention weights, ``N x N`` for each head, is formed only by ``attention_map``. `mechanisms` lists them all by name.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +22,23 @@ from robustkpca.models.pursuit import (
 )
 
 
+@dataclass
+class Carried:
+    """What one block leaves for the next, within one pass of a whole transformer.
+
+    Args:
+        values: The value projections of the block before, ``(B, H, N, d)``, without gradient; ``None`` before the first.
+    """
+
+    values: Tensor | None = None
+
+
 class SelfAttention(nn.Module):
     """Project tokens, let heads attend, project back.
+
+    A mechanism says in `attend` what the heads do. Its options are keyword arguments of its class, or the fields of a
+    frozen dataclass that the class names in ``settings`` and takes as its third argument. A class that is built for a
+    number of tokens takes it as ``tokens``.
 
     Args:
         dim: Width of a token, ``C``; all heads together.
@@ -32,33 +50,67 @@ class SelfAttention(nn.Module):
         BadValue: If ``num_heads`` does not divide ``dim``.
     """
 
+    settings: ClassVar[type | None] = None
+
     def __init__(self, dim: int, num_heads: int, *, qkv_bias: bool = True, projections: int = 3) -> None:
         super().__init__()
         if num_heads < 1 or dim % num_heads:
             raise BadValue(f"embed_dim {dim} is not a multiple of num_heads {num_heads}")
         self.num_heads = num_heads
         self.projections = projections
-        self.qkv = nn.Linear(dim, projections * dim, bias=qkv_bias)
+        self.make_projections(dim, qkv_bias)
         self.proj = nn.Linear(dim, dim)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return ``(B, N, C)`` for tokens ``(B, N, C)``."""
-        output: Tensor = self.proj(self.heads(tokens).transpose(1, 2).flatten(2))
+    def make_projections(self, dim: int, bias: bool) -> None:
+        """Make the layers that `split` uses."""
+        self.qkv = nn.Linear(dim, self.projections * dim, bias=bias)
+
+    def forward(self, tokens: Tensor, carried: Carried | None = None) -> Tensor:
+        """Return ``(B, N, C)`` for tokens ``(B, N, C)``.
+
+        Args:
+            tokens: ``(B, N, C)``.
+            carried: What the block before left; this block's values take its place.
+        """
+        parts = self.split(tokens)
+        before = None if carried is None else carried.values
+        if carried is not None:
+            carried.values = parts[-1].detach()
+        output: Tensor = self.proj(self.attend(parts, before).transpose(1, 2).flatten(2))
         return output
 
     def split(self, tokens: Tensor) -> tuple[Tensor, ...]:
         """Return the projections of tokens ``(B, N, C)``, each ``(B, H, N, d)``, in the published order."""
-        batch, count, dim = tokens.shape
-        shape = batch, count, self.projections, self.num_heads, dim // self.num_heads
-        projected: Tensor = self.qkv(tokens)
+        return self.by_head(self.qkv(tokens), self.projections)
+
+    def by_head(self, projected: Tensor, count: int) -> tuple[Tensor, ...]:
+        """Return ``count`` projections ``(B, H, N, d)`` of ``(B, N, count * C)``."""
+        batch, tokens, width = projected.shape
+        shape = batch, tokens, count, self.num_heads, width // (count * self.num_heads)
         return projected.reshape(shape).permute(2, 0, 3, 1, 4).unbind(0)
 
     def heads(self, tokens: Tensor) -> Tensor:
         """Return what the heads say of tokens ``(B, N, C)``, before ``proj``: ``(B, H, N, d)``."""
+        return self.attend(self.split(tokens))
+
+    def attend(self, parts: tuple[Tensor, ...], before: Tensor | None = None) -> Tensor:
+        """Return what the heads say of their projections.
+
+        Args:
+            parts: Queries, keys and values, or keys and values, each ``(B, H, N, d)``.
+            before: The values of the block before, for mechanisms that look at them.
+
+        Returns:
+            ``(B, H, N, d)``.
+        """
         raise NotImplementedError
 
     def attention_map(self, tokens: Tensor) -> Tensor:
-        """Return the attention weights of tokens ``(B, N, C)``: ``(B, H, N, N)``, the rows sum to 1."""
+        """Return the attention weights of tokens ``(B, N, C)``: ``(B, H, N, N)``, the rows sum to 1.
+
+        Raises:
+            NotImplementedError: If the mechanism has no such map.
+        """
         raise NotImplementedError
 
 
@@ -69,15 +121,15 @@ class SoftmaxAttention(SelfAttention):
         Vaswani et al. 2017, arXiv:1706.03762; head layout and key names as in timm's and DeiT's vision transformers.
     """
 
-    def heads(self, tokens: Tensor) -> Tensor:
+    def attend(self, parts: tuple[Tensor, ...], before: Tensor | None = None) -> Tensor:
         """Return ``(B, H, N, d)``."""
-        queries, keys, values = self.split(tokens)
+        queries, keys, values = parts
         return scaled_dot_product_attention(queries, keys, values)
 
     def attention_map(self, tokens: Tensor) -> Tensor:
         """Return ``(B, H, N, N)``."""
         queries, keys, _ = self.split(tokens)
-        return _weights(queries, keys)
+        return attention_weights(queries, keys)
 
 
 class SymmetricAttention(SelfAttention):
@@ -90,15 +142,14 @@ class SymmetricAttention(SelfAttention):
     def __init__(self, dim: int, num_heads: int, *, qkv_bias: bool = True, projections: int = 2) -> None:
         super().__init__(dim, num_heads, qkv_bias=qkv_bias, projections=projections)
 
-    def heads(self, tokens: Tensor) -> Tensor:
+    def attend(self, parts: tuple[Tensor, ...], before: Tensor | None = None) -> Tensor:
         """Return ``(B, H, N, d)``."""
-        keys, values = self.split(tokens)[-2:]
-        return symmetric_attention(keys, values)
+        return symmetric_attention(parts[-2], parts[-1])
 
     def attention_map(self, tokens: Tensor) -> Tensor:
         """Return ``(B, H, N, N)``."""
         keys = self.split(tokens)[-2]
-        return _weights(keys, keys)
+        return attention_weights(keys, keys)
 
 
 class RPCAttention(SymmetricAttention):
@@ -119,23 +170,25 @@ class RPCAttention(SymmetricAttention):
         softmax_asymR.py in the history of rachtsy/KPCA-S. Deliberate differences are listed in `pursuit.passes`.
     """
 
+    settings = Pursuit
+
     def __init__(
         self, dim: int, num_heads: int, pursuit: Pursuit | None = None, *, qkv_bias: bool = True, projections: int = 2
     ) -> None:
         super().__init__(dim, num_heads, qkv_bias=qkv_bias, projections=projections)
         self.pursuit = pursuit or Pursuit()
 
-    def heads(self, tokens: Tensor) -> Tensor:
+    def attend(self, parts: tuple[Tensor, ...], before: Tensor | None = None) -> Tensor:
         """Return ``(B, H, N, d)``."""
-        keys, values = self.split(tokens)[-2:]
-        return principal_component_pursuit_attention(keys, values, self.pursuit)
+        return principal_component_pursuit_attention(parts[-2], parts[-1], self.pursuit)
 
     def attention_map(self, tokens: Tensor) -> Tensor:
         """Return the weights of the last pass, ``(B, H, N, N)``."""
         keys, values = self.split(tokens)[-2:]
         cleaned = last_pass(keys, values, self.pursuit).cleaned.to(keys.dtype)
-        return _weights(cleaned, cleaned)
+        return attention_weights(cleaned, cleaned)
 
 
-def _weights(queries: Tensor, keys: Tensor) -> Tensor:
+def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return ``softmax(Q K^T / sqrt(d))`` of ``(..., N, d)`` as a matrix ``(..., N, N)``."""
     return torch.softmax(queries @ keys.mT * queries.shape[-1] ** -0.5, dim=-1)

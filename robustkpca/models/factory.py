@@ -39,11 +39,16 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
         BadValue: If an argument cannot be used.
         Unusable: If a plug-in or a file fails.
     """
+    return seeded_model(name, **overrides)
+
+
+def seeded_model(name: str, seed: int = 0, **overrides: Any) -> nn.Module:
+    """Build a network whose initial weights are drawn under a seed of choice; otherwise as `create_model`."""
     from robustkpca.models.initialisation import reproducible
 
     file, call = _parsed(name)
     given = call.with_arguments(**{argument: _value(argument, value) for argument, value in overrides.items()})
-    with reproducible():
+    with reproducible(seed):
         if file:
             model, full, origin = _from_file(file, given)
         elif given.name.startswith(TIMM):

@@ -13,7 +13,7 @@ SEED = 0
 
 
 @contextmanager
-def reproducible() -> Iterator[None]:
+def reproducible(seed: int = SEED) -> Iterator[None]:
     """Seed the global generators of torch, numpy and Python, and put them back afterwards.
 
     The generators of CUDA devices take part once CUDA is in use; before that, they are left alone.
@@ -23,11 +23,11 @@ def reproducible() -> Iterator[None]:
     python_state, numpy_state = random.getstate(), numpy.random.get_state()
     with torch.random.fork_rng(devices=devices):
         try:
-            torch.default_generator.manual_seed(SEED)
+            torch.default_generator.manual_seed(seed)
             if devices:
-                torch.cuda.manual_seed_all(SEED)
-            random.seed(SEED)
-            numpy.random.seed(SEED)
+                torch.cuda.manual_seed_all(seed)
+            random.seed(seed)
+            numpy.random.seed(seed)
             yield
         finally:
             random.setstate(python_state)

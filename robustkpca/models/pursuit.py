@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from robustkpca.errors import BadValue
+from robustkpca.models.clipping import Clip, Step
 
 THRESHOLDS = ("lambda*mu", "lambda/mu")
 MU_DIMS = ("C", "d")
@@ -135,9 +136,23 @@ def principal_component_pursuit_attention(keys: Tensor, values: Tensor, pursuit:
         ``(B, H, N, d)`` in the dtype of ``keys``: ``L`` after the last pass.
 
     Source:
-        As `passes`.
+        As `passes`, which writes the algorithm out and gives the same up to rounding. Here the state is the recurrence of
+        `clipping`, for speed and memory: the backward pass keeps two tensors of the size of the keys for each pass beside
+        what the fused attention keeps, and no matrix of all pairs of tokens. Gradients are of first order only.
     """
-    return last_pass(keys, values, pursuit).low_rank.to(keys.dtype)
+    original, _, level = _prepared(keys, pursuit)
+    shares = _shares(pursuit)
+    kept = _left(original, level, shares[0])
+    low_rank, before = symmetric_attention(kept.to(keys.dtype), values).to(original.dtype), original.new_zeros(())
+    for share in shares[1:]:
+        if share is None:
+            following, cleaned = Step.apply(original, low_rank, before, kept, level)
+        else:
+            following = (1 - share) * (original - 2 * low_rank + (before + kept))
+            cleaned = following + 3 * low_rank - 2 * (before + kept)
+        before, kept = low_rank, following
+        low_rank = symmetric_attention(cleaned.to(keys.dtype), values).to(original.dtype)
+    return low_rank.to(keys.dtype)
 
 
 def last_pass(keys: Tensor, values: Tensor, pursuit: Pursuit) -> Pass:
@@ -167,20 +182,15 @@ def passes(keys: Tensor, values: Tensor, pursuit: Pursuit) -> Iterator[Pass]:
         is held above 1e-30, which gives the limit for small keys; the 1e-8 which the rebuttal forms add to ``mu`` is
         left out, and so is attention dropout, which every published recipe sets to 0.
     """
-    heads, tokens, width = keys.shape[-3:]
-    state_dtype = torch.promote_types(keys.dtype, torch.float32)
-    original = keys.to(state_dtype)
-    norm = original.abs().sum(dim=(-2, -1), keepdim=True).clamp_min(_SMALLEST_NORM)
-    mu = tokens * (heads * width if pursuit.mu_dim == "C" else width) / 4 / norm
-    level = pursuit.lambda_ * mu if pursuit.threshold == "lambda*mu" else pursuit.lambda_ / mu
-    shares = [_SHARE.get(pursuit.variant)] * (pursuit.iterations - 1) + [None]
+    original, mu, level = _prepared(keys, pursuit)
+    shares = _shares(pursuit)
 
     low_rank = dual = original.new_zeros(())
     for iteration, share in enumerate(shares, start=1):
         unexplained = original - low_rank + dual
         sparse = soft_threshold(unexplained, level) if share is None else share * unexplained
         cleaned = original - sparse - dual
-        low_rank = symmetric_attention(cleaned.to(keys.dtype), values).to(state_dtype)
+        low_rank = symmetric_attention(cleaned.to(keys.dtype), values).to(original.dtype)
         state = Pass(original, mu, sparse, cleaned, low_rank, dual)
         yield state
         if iteration < pursuit.iterations:
@@ -190,3 +200,25 @@ def passes(keys: Tensor, values: Tensor, pursuit: Pursuit) -> Iterator[Pass]:
 def soft_threshold(tensor: Tensor, level: Tensor) -> Tensor:
     """Move every entry towards zero by ``level`` (broadcastable, not negative), and stop at zero."""
     return (tensor - level).relu() - (-tensor - level).relu()
+
+
+def _prepared(keys: Tensor, pursuit: Pursuit) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the keys in the precision of the state, ``mu``, and the level of the shrinkage."""
+    heads, tokens, width = keys.shape[-3:]
+    original = keys.to(torch.promote_types(keys.dtype, torch.float32))
+    norm = original.abs().sum(dim=(-2, -1), keepdim=True).clamp_min(_SMALLEST_NORM)
+    mu = tokens * (heads * width if pursuit.mu_dim == "C" else width) / 4 / norm
+    return original, mu, pursuit.lambda_ * mu if pursuit.threshold == "lambda*mu" else pursuit.lambda_ / mu
+
+
+def _shares(pursuit: Pursuit) -> list[float | None]:
+    """Return, for each pass, which share of what is left over becomes ``S``; ``None`` where it is shrunk instead."""
+    return [_SHARE.get(pursuit.variant)] * (pursuit.iterations - 1) + [None]
+
+
+def _left(unexplained: Tensor, level: Tensor, share: float | None) -> Tensor:
+    """Return what is left of a tensor once ``S`` is taken out of it."""
+    if share is not None:
+        return (1 - share) * unexplained
+    left: Tensor = Clip.apply(unexplained, level)
+    return left

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from robustkpca.errors import BadValue
+from robustkpca.models.attention import Carried, SelfAttention
+from robustkpca.models.mechanisms import AttentionFactory
 from robustkpca.preprocessing import Preprocessing
-
-AttentionFactory = Callable[[int, int, bool], nn.Module]
-"""Makes the attention of one block, a map of ``(B, N, C)``, from ``embed_dim``, ``num_heads`` and ``qkv_bias``."""
 
 INITS = ("published", "timm")
 _EPS = 1e-6  # DeiT; torch's own default is 1e-5
@@ -62,12 +59,12 @@ class VisionTransformer(nn.Module):
         init: str = "published",
     ) -> None:
         super().__init__()
-        self.img_size, self.patch_size = _pair("img_size", img_size), _pair("patch_size", patch_size)
+        self.img_size, self.patch_size = pair("img_size", img_size), pair("patch_size", patch_size)
         for side, patch in zip(self.img_size, self.patch_size, strict=True):
             if side % patch:
                 raise BadValue(f"img_size {img_size} is not a multiple of patch_size {patch_size}")
-        _at_least(1, in_chans=in_chans, embed_dim=embed_dim, num_heads=num_heads, depth=len(attention))
-        _at_least(0, num_classes=num_classes)
+        at_least(1, in_chans=in_chans, embed_dim=embed_dim, num_heads=num_heads, depth=len(attention))
+        at_least(0, num_classes=num_classes)
         if not 0 <= drop_path < 1:
             raise BadValue(f"drop_path is {drop_path}; expected a probability in [0, 1)")
         if int(embed_dim * mlp_ratio) < 1:
@@ -82,7 +79,12 @@ class VisionTransformer(nn.Module):
         self.patch_embed = PatchEmbedding(in_chans, embed_dim, self.patch_size)
         last = max(len(attention) - 1, 1)
         self.blocks = nn.ModuleList(
-            Block(make(embed_dim, num_heads, qkv_bias), embed_dim, int(embed_dim * mlp_ratio), drop_path * index / last)
+            Block(
+                make(embed_dim, num_heads, qkv_bias, tokens),
+                embed_dim,
+                int(embed_dim * mlp_ratio),
+                drop_path * index / last,
+            )
             for index, make in enumerate(attention)
         )
         self.norm = nn.LayerNorm(embed_dim, eps=_EPS)
@@ -105,10 +107,15 @@ class VisionTransformer(nn.Module):
             raise BadValue(f"images are {tuple(images.shape)}; this model was built for (B, *{expected})")
         patches = self.patch_embed(images)
         tokens = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1) + self.pos_embed
+        carried = Carried()
         for block in self.blocks:
-            tokens = block(tokens)
+            tokens = block(tokens, carried)
         normalised: Tensor = self.norm(tokens)
         return normalised
+
+    def no_weight_decay(self) -> set[str]:
+        """Return the names of weights that optimisers leave undecayed, beside vectors, as timm asks for them."""
+        return {"cls_token", "pos_embed"}
 
     def _initialise(self, init: str) -> None:
         for parameter in (self.cls_token, self.pos_embed):
@@ -137,13 +144,13 @@ class Block(nn.Module):
     """One pre-norm block: attention, then a perceptron, each added to the tokens ``(B, N, dim)``.
 
     Args:
-        attention: Maps ``(B, N, dim)`` to the same.
+        attention: What its heads do.
         dim: Width of a token.
         hidden: Width of the perceptron's hidden layer.
         drop_path: Probability that a sample skips a branch while training.
     """
 
-    def __init__(self, attention: nn.Module, dim: int, hidden: int, drop_path: float = 0.0) -> None:
+    def __init__(self, attention: SelfAttention, dim: int, hidden: int, drop_path: float = 0.0) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=_EPS)
         self.attn = attention
@@ -151,9 +158,9 @@ class Block(nn.Module):
         self.mlp = Perceptron(dim, hidden)
         self.drop_path = drop_path
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the tokens after both branches."""
-        tokens = tokens + self._dropped(self.attn(self.norm1(tokens)))
+    def forward(self, tokens: Tensor, carried: Carried | None = None) -> Tensor:
+        """Return the tokens after both branches; ``carried`` is what the block before left for its attention."""
+        tokens = tokens + self._dropped(self.attn(self.norm1(tokens), carried))
         return tokens + self._dropped(self.mlp(self.norm2(tokens)))
 
     def _dropped(self, branch: Tensor) -> Tensor:
@@ -178,15 +185,24 @@ class Perceptron(nn.Module):
         return output
 
 
-def _pair(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
-    """Read a size given as one number or as height and width."""
+def pair(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    """Read a size given as one number or as height and width.
+
+    Raises:
+        BadValue: If ``size`` is something else; it is called ``name``.
+    """
     sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
     if len(sides) != 2 or any(isinstance(side, bool) or not isinstance(side, int) or side < 1 for side in sides):
         raise BadValue(f"{name} is {size!r}; expected a number of pixels, or [height,width]")
     return sides[0], sides[1]
 
 
-def _at_least(least: int, **values: int) -> None:
+def at_least(least: int, **values: int) -> None:
+    """Require whole numbers of at least ``least``; each of the ``values`` is named in its error.
+
+    Raises:
+        BadValue: If one is not.
+    """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise BadValue(f"{name} is {value!r}; expected a whole number of at least {least}")
