@@ -152,6 +152,11 @@ def cli(context: click.Context) -> None:
 @click.option(
     "--protocol", type=click.Choice(["pixel", "published"]), help="For threats that do not say; default pixel."
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["ours", "official"]),
+    help="official runs each threat by the authors' package pyautoattack; default ours.",
+)
 @click.option("--limit", type=int, metavar="N", help="Only N samples, chosen by a hash of their ids.")
 @click.option("--seed", type=int, metavar="S", help="Key of the random streams; default 0.")
 @click.option("--batch-size", metavar="N|auto", help="Most images of one pass; results do not depend on it.")
