@@ -1,5 +1,6 @@
 """Functions that search for a harmful change. One idea a file, one line each in the catalogue."""
 
+from robustkpca.attacks.engines import PYAUTOATTACK, TORCHATTACKS
 from robustkpca.registry import Entry
 
 CATALOGUE = {
@@ -114,4 +115,6 @@ CATALOGUE = {
         "Croce and Hein 2020",
         ("white-box", "gradient", "sequence", "linf", "l2", "l1"),
     ),
+    **PYAUTOATTACK,
+    **TORCHATTACKS,
 }

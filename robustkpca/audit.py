@@ -136,13 +136,14 @@ def guessed(frame: pandas.DataFrame) -> list[str]:
     return remarks
 
 
-def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any]) -> None:
+def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any], *, answering: bool = True) -> None:
     """Run an attack's first step on a model of four pixels, so that wrong options are found before anything is computed.
 
     Args:
         attack: As in the registry.
         budget: As in the threat.
         options: As in the threat.
+        answering: Whether the model answers; an attack that would run to its end stops where it first asks a silent one.
 
     Raises:
         UserError: What the attack says of its options. Other errors are left for the real run.
@@ -150,7 +151,7 @@ def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, A
     images, labels = torch.full((2, 1, 2, 2), 0.5), torch.tensor([0, 1])
     draws = Draws.of(["0", "1"], seed=0, threat="rehearsal")
     try:
-        proposals = lifted(attack)(_FourPixels(), images, labels, budget=budget, draws=draws, **options)
+        proposals = lifted(attack)(_FourPixels(answering), images, labels, budget=budget, draws=draws, **options)
         next(proposals)
         proposals.send(Keep(torch.tensor([True, True])))
     except UserError:
@@ -162,7 +163,12 @@ def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, A
 class _FourPixels:
     """The smallest model: two logits that are sums of two pixels each."""
 
+    def __init__(self, answering: bool) -> None:
+        self.answering = answering
+
     def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+        if not self.answering:
+            raise RuntimeError("the rehearsal ends here")
         return images.reshape(len(images), 2, -1).sum(2)
 
     def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -32,7 +32,7 @@ from robustkpca.runner import Shard, plan, run
 from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
 from robustkpca.tasks.classification import judge_threat
-from robustkpca.threats import WORST_OF, Protocol, ThreatModel, spread
+from robustkpca.threats import WORST_OF, Protocol, ThreatModel, official, spread
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -310,13 +310,16 @@ def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
     texts = matrix.threats or (default,)
     known = registry.entries("leaderboards")
     _refuse_unknown(texts)
-    if len(texts) == 1 and texts[0] in known and protocol is not Protocol.PUBLISHED:
+    ours = matrix.engine == "ours"
+    if len(texts) == 1 and texts[0] in known and protocol is not Protocol.PUBLISHED and ours:
         board = spelled(find_board(texts[0]))
         return board, [ThreatModel.parse(text) for text in board.threats]
     parts: list[str] = []
     for text in texts:
         parts += find_board(text).threats if text in known else spread(text)
     threats = list(dict.fromkeys(ThreatModel.parse(text, protocol=protocol) for text in parts))
+    if not ours:
+        threats = list(dict.fromkeys(map(official, threats)))
     return board_of([threat.label for threat in threats]), threats
 
 
@@ -337,7 +340,7 @@ def _rehearse(threats: Sequence[ThreatModel]) -> None:
     for one in threats:
         for part in one.parts:
             if part.budget is not None:
-                rehearse(part.function(), part.budget, part.call.arguments)
+                rehearse(part.function(), part.budget, part.call.arguments, answering=not part.engine)
 
 
 def _loaded(

@@ -44,6 +44,7 @@ class Matrix(pydantic.BaseModel):
         data: Folder or file, instead of the benchmark's own data.
         classes: Number of classes, for data that lack samples of the last ones; ``None`` counts what is there.
         protocol: For attacks whose text does not say.
+        engine: ``ours``, or ``official`` for the counterpart of every threat in the authors' package.
         limit: Most samples; ``None`` for all.
         seed: Key of the random streams.
         batch_size: Most images of one pass, or ``auto``.
@@ -59,6 +60,7 @@ class Matrix(pydantic.BaseModel):
     data: str | None = None
     classes: int | None = pydantic.Field(default=None, ge=1)
     protocol: Literal["pixel", "published"] | None = None
+    engine: Literal["ours", "official"] = "ours"
     limit: int | None = pydantic.Field(default=None, ge=1)
     seed: int = pydantic.Field(default=0, ge=0)
     batch_size: int | str = "auto"

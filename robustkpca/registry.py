@@ -13,12 +13,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any
 
-from robustkpca.errors import BadValue, Unusable, unknown
+from robustkpca.errors import BadValue, Unusable, UserError, unknown
 
 GROUPS = ("models", "attacks", "corruptions", "tasks", "benchmarks", "leaderboards")
 _SINGULAR = {"leaderboards": "board", "tasks": "task"}
@@ -36,6 +36,7 @@ class Entry:
         published: ``module:attribute`` of the form in the ``published`` protocol, empty where there is none.
         version: Raised whenever the results change, so that old records are not mistaken for new ones.
         origin: The package that announced it, with its version; filled in by the registry.
+        engine: The package whose implementation runs, where it is another one; its version is written down too.
     """
 
     target: str
@@ -45,17 +46,20 @@ class Entry:
     published: str = ""
     version: int = 1
     origin: str = ""
+    engine: str = ""
 
     def load(self, *, published: bool = False) -> Any:
         """Import the thing.
 
         Raises:
-            Unusable: If the module or the attribute is not there.
+            Unusable: If the module or the attribute is not there, or a package that it needs.
         """
         target = self.published if published else self.target
         module, _, attribute = target.partition(":")
         try:
             return getattr(importlib.import_module(module), attribute)
+        except UserError:
+            raise
         except Exception as error:  # a stranger's module may fail in any way
             expected = isinstance(error, ImportError | AttributeError)
             reason = str(error) if expected else f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -130,7 +134,7 @@ def _leave_out(name: str, why: str) -> None:
 def _stamped(entry: Entry | str, origin: str) -> Entry:
     if isinstance(entry, str):
         entry = Entry(entry)
-    return Entry(entry.target, entry.summary, entry.source, entry.tags, entry.published, entry.version, origin)
+    return replace(entry, origin=origin)
 
 
 def installed_version() -> str:

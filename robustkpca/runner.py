@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from robustkpca.data.dataset import Dataset
+from robustkpca.installed import installed
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.records import RunHeader
 from robustkpca.specs import fingerprint
@@ -153,7 +154,7 @@ def _run_shard(
         code=str(Path(__file__).parent),
         planned=planned,
         threat_label=shard.threat.label,
-        flags=tuple(flags),
+        flags=(*flags, *_remarks(shard.threat)),
     )
     store.write(cell, header, samples, columns)
 
@@ -170,6 +171,16 @@ def _versions() -> dict[str, str]:
 
 
 def _announcer(threat: ThreatModel) -> dict[str, str]:
-    """Return the package that announced a threat, with its version."""
-    name, _, number = (threat.entry.origin if threat.entry else "").partition("==")
-    return {name: number} if number else {}
+    """Return the packages that announced a threat or its members, and those that run them, with their versions."""
+    origins = [part.entry.origin.partition("==")[::2] for part in (threat, *threat.parts) if part.entry]
+    engines = [(part.engine, installed(part.engine)) for part in threat.parts if part.engine]
+    return {name: number for name, number in [*origins, *engines] if number}
+
+
+def _remarks(threat: ThreatModel) -> list[str]:
+    """Return what a reader must know of a threat."""
+    engines = sorted({part.engine for part in threat.parts if part.engine})
+    return [
+        f"seed per shard: {engine} draws for a whole shard, so its verdicts depend on how samples are cut"
+        for engine in engines
+    ]

@@ -3,6 +3,8 @@
 clean                                   nothing
 pgd(steps=20)@linf:8/255                an attack within a budget
 published/pgd@linf:6/255                the same, as the published evaluation ran it
+pyautoattack/apgd_ce@linf:8/255         the authors' own code
+torchattacks/PGD(steps=10)@linf:8/255   another library's
 fog:3                                   a corruption at a severity
 autoattack@linf:8/255                   several attacks in turn, each on what the ones before left standing
 worst-of(fog:3,pgd@linf:8/255)          the same for any threats
@@ -24,7 +26,10 @@ from robustkpca.errors import BadValue, unknown
 GIVEN = frozenset({"model", "images", "labels", "budget", "draws", "severity"})
 """What the runner hands to attacks and corruptions; everything else in their signature is an option."""
 
-
+OFFICIAL = "pyautoattack"
+"""The package of the authors of AutoAttack; its attacks are registered as ``pyautoattack/NAME`` under our names."""
+THEIRS_ALREADY = (("reach_edges", False),)
+"""Options of ours that do what the package does always."""
 SEQUENCE = "sequence"
 """Tag of an attack whose function takes the budget and its options, and returns the texts of threats to be tried in turn."""
 
@@ -160,6 +165,11 @@ class ThreatModel:
         """The members, and theirs; the threat itself where there are none."""
         return tuple(part for member in self.members for part in member.parts) or (self,)
 
+    @property
+    def engine(self) -> str:
+        """The package whose implementation runs; empty for ours and for plug-ins."""
+        return self.entry.engine if self.entry else ""
+
     def function(self) -> Callable[..., Any]:
         """Return the attack or corruption itself.
 
@@ -175,6 +185,32 @@ class ThreatModel:
         prefix = "published/" if self.protocol is Protocol.PUBLISHED else ""
         suffix = f"@{self.budget}" if self.budget else f":{self.severity}" if self.severity else ""
         return f"{prefix}{call}{suffix}"
+
+
+def official(threat: ThreatModel) -> ThreatModel:
+    """Return the same threat as the authors' own package runs it.
+
+    Options keep their names. ``clean`` stays as it is, and every member of a ``worst-of`` is replaced.
+
+    Args:
+        threat: One of ours, in the ``pixel`` protocol.
+
+    Raises:
+        BadValue: If the package has no such attack, or the attack there lacks an option that is written.
+    """
+    if threat.call.name == WORST_OF:
+        return ThreatModel.parse(f"{WORST_OF}({','.join(official(member).label for member in threat.members)})")
+    if threat.entry is None or threat.engine == OFFICIAL:
+        return threat
+    known = [name for name in registry.entries("attacks") if name.startswith(f"{OFFICIAL}/")]
+    name = f"{OFFICIAL}/{threat.call.name}"
+    if name not in known or threat.protocol is Protocol.PUBLISHED:
+        theirs = ", ".join(one.removeprefix(f"{OFFICIAL}/") for one in known)
+        raise BadValue(
+            f"threat '{threat.label}' has no official counterpart; {OFFICIAL} has {theirs}, in the pixel protocol"
+        )
+    options = {key: value for key, value in threat.written.arguments.items() if (key, value) not in THEIRS_ALREADY}
+    return ThreatModel.parse(f"{Call(name, options)}@{threat.budget}")
 
 
 def threat(text: str) -> ThreatModel:

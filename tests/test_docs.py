@@ -32,6 +32,7 @@ from robustkpca.calls import Call, complete, format_value
 from robustkpca.commands import KINDS, cli
 from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue
+from robustkpca.installed import installed
 from robustkpca.matrix import Matrix
 from robustkpca.models import create_model
 from robustkpca.models.mechanisms import ATTENTIONS
@@ -256,7 +257,9 @@ def test_every_option_on_a_page_exists(page: Path) -> None:
 def test_every_threat_on_a_page_exists(page: Path) -> None:
     for span in inline(page):
         name = re.match(r"(?:published/)?([\w/-]+)(?:\(.*\))?@(?:linf|l2|l1):[\d./]+$", span)
-        if name and name[1].removeprefix("mypackage/") not in ADDED:
+        if name and name[1].startswith("torchattacks/") and not installed("torchattacks"):
+            assert name[1] in registry.entries("attacks")
+        elif name and name[1].removeprefix("mypackage/") not in ADDED:
             ThreatModel.parse(span)
 
 
@@ -280,7 +283,28 @@ def test_every_board_and_benchmark_in_a_command_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("group", sorted(set(KINDS.values())))
 def test_tables_of_names_are_complete(group: str) -> None:
-    assert first_column(marked("names")[group]) == list(registry.entries(group))
+    assert first_column(marked("names")[group]) == [name for name, e in registry.entries(group).items() if not e.engine]
+
+
+@pytest.mark.parametrize("engine", ["pyautoattack", "torchattacks"])
+def test_tables_of_the_attacks_of_other_packages_are_complete(engine: str) -> None:
+    entries = {name: one for name, one in registry.entries("attacks").items() if one.engine == engine}
+    assert {name.partition("/")[0] for name in entries} == {engine}
+    table = {}
+    for names, norms, *_ in rows(marked("names")[engine]):
+        table |= {name: norms for name in CODE.findall(names)}
+    spelled = {"linf": "Linf", "l2": "L2", "l1": "L1"}
+    assert table == {
+        name.partition("/")[2]: ", ".join(spelled[tag] for tag in one.tags if tag in spelled)
+        for name, one in entries.items()
+    }
+
+
+def test_official_attacks_have_the_options_of_ours() -> None:
+    for name, entry in registry.entries("attacks").items():
+        ours = name.removeprefix("pyautoattack/")
+        if entry.engine == "pyautoattack" and ours in registry.entries("attacks"):
+            assert _defaults(entry.load()).items() <= _defaults(registry.find("attacks", ours).load()).items(), name
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, str]:
@@ -295,7 +319,8 @@ def test_the_options_of_attacks_are_those_in_the_table() -> None:
         for default, form in ((pixel, False), (published, True)):
             if default:
                 written.setdefault((attack.strip("`"), form), {})[option.strip("`")] = default.strip("`")
-    for name, entry in registry.entries("attacks").items():
+    own = {name: entry for name, entry in registry.entries("attacks").items() if not entry.engine}
+    for name, entry in own.items():
         for form in (False, True) if entry.published else (False,):
             assert written.get((name, form), {}) == _defaults(entry.load(published=form)), name
 
