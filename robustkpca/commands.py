@@ -240,7 +240,7 @@ def train(model: str, data: str, recipe: str, adversary: str, device: str, out: 
 
     def report(epoch: int, total: int, loss: float) -> None:
         if not quiet:
-            _say(f"epoch {epoch} of {total}: mean loss {loss:.4f}")
+            say(f"epoch {epoch} of {total}: mean loss {loss:.4f}")
 
     run(Training(model, open_data(data), recipe, adversary, device), out, report=report)
     click.echo(out)
