@@ -19,7 +19,8 @@ from rich.text import Text
 
 import robustkpca as rk
 from robustkpca.boards import Table, leaderboard
-from robustkpca.formats import caption, cells, header, render
+from robustkpca.formats import render
+from robustkpca.formats.texts import caption, cells, header
 
 DOCS = Path(__file__).parent
 README = DOCS.parent / "README.md"

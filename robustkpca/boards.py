@@ -109,6 +109,8 @@ class Row:
         cells: One per column.
         rank: Best rank of its tie group; ``None`` where the ranking column has no value.
         tied: Whether others share the rank.
+        checkpoint: sha256 of its checkpoint, empty where there is none.
+        command: The command line that it came from, without threats; empty where the records do not say.
     """
 
     model: str
@@ -117,6 +119,8 @@ class Row:
     cells: tuple[Cell, ...]
     rank: int | None = None
     tied: bool = False
+    checkpoint: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,9 @@ def _table(frame: pandas.DataFrame, board: Board) -> Table:
         several = len({m for (m, _), other in zip((k for k, _ in groups), names, strict=True) if other == name}) > 1
         label = f"{name} #{model.rpartition('-')[2][:6]}" if several else name
         filled = [_fill(part, column) for column in board.columns]
-        drafts.append((Row(model, label, seed, tuple(one.cell for one in filled)), filled))
+        checkpoint, command = (str(part[name].iloc[0]) if name in part else "" for name in ("checkpoint", "command"))
+        row = Row(model, label, seed, tuple(one.cell for one in filled), checkpoint=checkpoint, command=command)
+        drafts.append((row, filled))
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
     rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
@@ -272,10 +278,7 @@ def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
         if index and not _tied(valued[leader][1].survived, column.survived):
             leader = index
         ranks.append(leader + 1)
-    ranked = [
-        Row(row.model, row.name, row.seed, row.cells, rank, ranks.count(rank) > 1)
-        for (row, _), rank in zip(valued, ranks, strict=True)
-    ]
+    ranked = [replace(row, rank=rank, tied=ranks.count(rank) > 1) for (row, _), rank in zip(valued, ranks, strict=True)]
     rest = sorted((row for row, column in rows if column.cell.value is None), key=lambda row: (row.name, row.seed))
     return ranked + rest
 

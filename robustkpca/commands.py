@@ -141,7 +141,11 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option("--board", metavar="NAME", help="A registered board; without it one column for each threat.")
 @click.option(
-    "--format", "form", default="", metavar="FORMAT", help="markdown, csv or json; default drawn, or markdown."
+    "--format",
+    "form",
+    default="",
+    metavar="FORMAT",
+    help="markdown, csv, json, latex or html; default drawn, or markdown.",
 )
 @click.option("--out", metavar="FILE", help="Write here instead of printing.")
 def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str | None) -> None:
@@ -150,6 +154,7 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
     \b
     robustkpca leaderboard --format markdown
     robustkpca leaderboard results --board quick --format csv --out quick.csv
+    robustkpca leaderboard results --format html --out leaderboard.html
     """
     from robustkpca.boards import leaderboard as fill
     from robustkpca.formats import render
@@ -163,6 +168,33 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
         Path(out).write_text(render(tables, form or "markdown"), encoding="utf-8")
     except OSError as error:
         raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
+
+
+@cli.command()
+@click.argument("first", metavar="MODEL_A")
+@click.argument("second", metavar="MODEL_B")
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def compare(first: str, second: str, folders: tuple[str, ...], as_json: bool) -> None:
+    """Test whether two models differ on the samples that both have met; ./results where no folder is named.
+
+    One line for each threat: the difference of the robust accuracies with a paired bootstrap interval, the exact McNemar
+    test, and its p-value after Holm's correction for the number of lines.
+
+    \b
+    robustkpca compare softmax_vit_digits symvit_digits
+    robustkpca compare softmax_vit_digits symvit_digits results --json
+    """
+    from robustkpca.comparison import compare as test
+    from robustkpca.store import read
+
+    found = test(read(*(folders or ("results",))), first, second)
+    if as_json:
+        click.echo(json.dumps([one.to_dict() for one in found], indent=2))
+        return
+    titles = list(found[0].to_row())
+    print_grid(titles, [[one.to_row()[title] for title in titles] for one in found])
+    say(f"first is {first}, second {second}; accuracy in %, difference with 95 % paired bootstrap interval")
 
 
 @cli.command("list")

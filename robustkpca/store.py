@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from robustkpca.errors import BadValue, Unusable
 from robustkpca.records import RunHeader, Verdict
+from robustkpca.reproduction import command
 from robustkpca.specs import fingerprint, slug
 
 if TYPE_CHECKING:  # annotations only: pandas and pyarrow are imported when results are touched
@@ -128,7 +129,8 @@ class ResultStore:
         """Return all records, one per key, sorted by it.
 
         Beside the measured columns stand some that a shard's header gives all of its records: task, model_name,
-        data_name, threat_label, threat_version, classes, planned, flags.
+        data_name, threat_label, threat_version, classes, planned, flags,
+        checkpoint, command.
 
         Equal records from two runs are one. A failed attempt gives way to a later verdict.
 
@@ -217,6 +219,8 @@ def _named(header: Mapping[str, Any]) -> dict[str, str]:
         "classes": str(header["data"]["classes"]),
         "planned": str(header["planned"]),
         "flags": "; ".join(header["flags"]),
+        "checkpoint": header["model"]["checkpoint"],
+        "command": command(header),
     }
 
 

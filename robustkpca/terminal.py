@@ -36,7 +36,8 @@ def print_tables(tables: Sequence[Table], form: str) -> None:
         tables: From `robustkpca.boards.leaderboard`.
         form: One of `robustkpca.formats.FORMATS`, or empty.
     """
-    from robustkpca.formats import caption, cells, header, render
+    from robustkpca.formats import render
+    from robustkpca.formats.texts import caption, cells, header
 
     if form or not sys.stdout.isatty():
         click.echo(render(tables, form or "markdown"), nl=False)

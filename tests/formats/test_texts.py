@@ -11,7 +11,8 @@ import pytest
 
 from robustkpca.boards import Board, Cell, Column, Row, Table
 from robustkpca.errors import UnknownName
-from robustkpca.formats import FORMATS, cell_text, render
+from robustkpca.formats import FORMATS, render
+from robustkpca.formats.texts import cell_text
 
 GOOD = Cell(0.4375, 0.2310, 0.6682, 16, 16, "pixel")
 FULL = Cell(1.0, 0.8064, 1.0, 16, 16, "pixel", flags=("random output",))

@@ -1,0 +1,64 @@
+"""A table as csv and as json, with all that is known of every cell."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from robustkpca.boards import Table
+
+
+def comma_separated(tables: Sequence[Table]) -> str:
+    """Write one line for every cell; numbers from 0 to 1 with all their digits."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        [
+            "board",
+            "data",
+            "model",
+            "model_name",
+            "seed",
+            "rank",
+            "column",
+            "protocol",
+            "value",
+            "low",
+            "high",
+            "count",
+            "expected",
+            "invalid",
+            "failed",
+            "flags",
+        ]
+    )
+    for table in tables:
+        for row in table.rows:
+            for column, cell in zip(table.board.columns, row.cells, strict=True):
+                numbers = ["" if number is None else repr(number) for number in (cell.value, cell.low, cell.high)]
+                counts = [cell.count, cell.expected, cell.invalid, cell.failed]
+                rank = "" if row.rank is None else row.rank
+                writer.writerow(
+                    [
+                        table.board.name,
+                        table.data,
+                        row.model,
+                        row.name,
+                        row.seed,
+                        rank,
+                        column.title,
+                        cell.protocol,
+                        *numbers,
+                        *counts,
+                        "; ".join(cell.flags),
+                    ]
+                )
+    return out.getvalue()
+
+
+def as_json(tables: Sequence[Table]) -> str:
+    """Write the tables with every field of theirs."""
+    return json.dumps([asdict(table) for table in tables], indent=2) + "\n"
