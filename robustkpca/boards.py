@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from robustkpca import registry
+from robustkpca import indicators, registry
 from robustkpca.errors import BadValue
 from robustkpca.records import Verdict
 from robustkpca.statistics import mcnemar, wilson
@@ -109,6 +109,7 @@ class Row:
         cells: One per column.
         rank: Best rank of its tie group; ``None`` where the ranking column has no value.
         tied: Whether others share the rank.
+        flags: Signs that an attack failed; such a row is shown, but has no rank.
     """
 
     model: str
@@ -117,6 +118,7 @@ class Row:
     cells: tuple[Cell, ...]
     rank: int | None = None
     tied: bool = False
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,11 +210,15 @@ def _table(frame: pandas.DataFrame, board: Board) -> Table:
         several = len({m for (m, _), other in zip((k for k, _ in groups), names, strict=True) if other == name}) > 1
         label = f"{name} #{model.rpartition('-')[2][:6]}" if several else name
         filled = [_fill(part, column) for column in board.columns]
-        drafts.append((Row(model, label, seed, tuple(one.cell for one in filled)), filled))
+        signs = tuple(map(str, indicators.flags(part)))
+        drafts.append((Row(model, label, seed, tuple(one.cell for one in filled), flags=signs), filled))
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
     rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
-    notes = sorted({flag for row in rows for cell in row.cells for flag in cell.flags})
+    remarks = {flag for row in rows for cell in row.cells for flag in cell.flags} - {
+        f for row in rows for f in row.flags
+    }
+    notes = [*sorted(remarks), *(f"{row.name}, without rank: {flag}" for row in rows for flag in row.flags)]
     return Table(board, str(frame["data"].iloc[0]), str(frame["data_name"].iloc[0]), tuple(rows), tuple(notes))
 
 
@@ -251,19 +257,18 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
 
 
 def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
-    flags = {flag for text in chosen["flags"].unique() for flag in str(text).split("; ") if flag}
-    if "zero_gradients" in chosen:
-        standing = chosen[chosen["verdict"] == Verdict.SURVIVED.value]
-        share = float((standing["zero_gradients"] > 0).mean()) if len(standing) else 0.0
-        if share > 0.01:
-            flags.add(f"zero gradients on {100 * share:.0f} % of the surviving samples: masked?")
-    return tuple(sorted(flags))
+    """Return the remarks of the runs, and the signs of a failed attack in these records alone."""
+    remarks = {flag for text in chosen["flags"].unique() for flag in str(text).split("; ") if flag}
+    return tuple(sorted(remarks | set(map(str, indicators.flags(chosen)))))
 
 
 def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
-    """Order rows by value and give those that a paired test cannot tell from the first of their group one rank."""
+    """Order rows by value and give those that a paired test cannot tell from the first of their group one rank.
+
+    Rows with flags or without a value follow, without rank.
+    """
     valued = sorted(
-        ((row, column) for row, column in rows if column.cell.value is not None),
+        ((row, column) for row, column in rows if column.cell.value is not None and not row.flags),
         key=lambda pair: (-(pair[1].cell.value or 0.0), pair[0].name, pair[0].seed),
     )
     ranks: list[int] = []
@@ -276,8 +281,9 @@ def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
         Row(row.model, row.name, row.seed, row.cells, rank, ranks.count(rank) > 1)
         for (row, _), rank in zip(valued, ranks, strict=True)
     ]
-    rest = sorted((row for row, column in rows if column.cell.value is None), key=lambda row: (row.name, row.seed))
-    return ranked + rest
+    held = [(row, column.cell.value) for row, column in rows if column.cell.value is None or row.flags]
+    held.sort(key=lambda pair: (pair[1] is None, -(pair[1] or 0.0), pair[0].name, pair[0].seed))
+    return ranked + [row for row, _ in held]
 
 
 def _tied(first: dict[str, bool], second: dict[str, bool]) -> bool:

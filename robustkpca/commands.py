@@ -262,3 +262,40 @@ def verify(models: tuple[str, ...], config: str | None, out: str, as_json: bool,
         if one.remark:
             say(one.remark)
     return DONE if all(one.agrees for one in found) else INCOMPLETE
+
+
+@cli.command(cls=Greedy)
+@click.option("--records", is_flag=True, help="Look at what --out holds, and run nothing.")
+@run_options
+def audit(
+    models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, records: bool, **options: Any
+) -> int:
+    """Look for signs that the attacks on MODELs fail, so that a model looks more robust than it is.
+
+    Without --threats: a battery at linf:8/255, twice that, and no limit at all; without --limit on 64 samples.
+    Ends with 1 where there is a flag. Each flag names its evidence and what to add.
+
+    \b
+    robustkpca audit symvit_digits
+    robustkpca audit net.py:build --checkpoint net.pth --data photos/
+    robustkpca audit --records --out results
+    """
+    matrix, folder = matrix_of(models, config, out, options)
+    from robustkpca.progress import TerminalReporter
+
+    if records and (models or config):
+        raise BadValue("--records looks at everything that --out holds; leave MODEL and --config out")
+    with TerminalReporter(quiet=quiet or records) as reporter:
+        from robustkpca.examination import examine, examine_records
+
+        found = examine_records(folder) if records else examine(matrix, folder, reporter)
+    if as_json:
+        click.echo(json.dumps([one.to_dict() for one in found], indent=2))
+    else:
+        rows = []
+        for one in found:
+            rows += [[one.model, flag.name, flag.evidence, flag.advice] for flag in one.flags]
+            if not one.flags:
+                rows.append([one.model, "none", f"{one.threats} threats, {one.samples} samples", ""])
+        print_grid(["model", "flag", "evidence", "what to do"], rows)
+    return INCOMPLETE if any(one.flags for one in found) else DONE

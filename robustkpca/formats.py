@@ -48,7 +48,7 @@ def cells(table: Table) -> list[list[str]]:
     """Return the texts of a table, row by row, as markdown shows them."""
     lines = []
     for row in table.rows:
-        rank = "" if row.rank is None else f"{row.rank}{' =' if row.tied else ''}"
+        rank = ("!" if row.flags else "") if row.rank is None else f"{row.rank}{' =' if row.tied else ''}"
         seeds = [str(row.seed)] if _several_seeds(table) else []
         lines.append([rank, row.name, *seeds, *(cell_text(cell) for cell in row.cells)])
     return lines

@@ -282,8 +282,8 @@ def test_flags_of_the_run_reach_the_table() -> None:
 @pytest.mark.parametrize(("zeros", "flagged"), [([0, 0, 3, 3], False), ([0, 2, 0, 0], True)])
 def test_zero_gradients_are_flagged_on_survivors_only(zeros: list[int], flagged: bool) -> None:
     """R9: an attack without gradients proves nothing."""
-    cell = cell_of(records("SSBB", zero_gradients=zeros))
-    assert any("zero gradients on 50 %" in flag for flag in cell.flags) is flagged
+    cell = cell_of(records("SSBB", threat=PGD, zero_gradients=zeros), threats=(PGD,))
+    assert any("zero gradients: on 50 %" in flag for flag in cell.flags) is flagged
 
 
 def test_without_a_board_every_threat_is_a_column() -> None:
