@@ -71,7 +71,7 @@ class Judgement:
 
 def judge_clean(model: Classifier, images: Tensor, labels: Tensor) -> Judgement:
     """Judge the images as they are: ``SURVIVED``, ``MISTAKEN``, or ``INVALID`` where the output is not finite."""
-    meter = MeteredClassifier(model, len(images), images.device)
+    meter = MeteredClassifier(model, len(images), images.device, labels)
     logits = meter.logits(images)
     right = logits.argmax(1) == labels
     finite = logits.isfinite().all(1)

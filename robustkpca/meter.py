@@ -23,16 +23,19 @@ class MeteredClassifier:
         model: The classifier that answers.
         count: How many images the batch holds.
         device: Where the counts are kept.
+        labels: ``(count,)``, int64, the true classes; ``None`` where nobody has them.
 
     Attributes:
         forwards: ``(count,)`` forward passes per image.
         backwards: ``(count,)`` backward passes per image.
-        zero_gradients: ``(count,)`` how many of the gradients were exactly zero.
+        zero_gradients: ``(count,)`` how many of the gradients were exactly zero while the image was classified correctly. Some
+            losses are flat by themselves beyond the decision boundary.
         best_margins: ``(count,)`` the smallest margin that was seen within the budget; NaN where nobody looked.
     """
 
-    def __init__(self, model: Classifier, count: int, device: torch.device) -> None:
+    def __init__(self, model: Classifier, count: int, device: torch.device, labels: Tensor | None = None) -> None:
         self._model = model
+        self._labels = labels
         self._standing = torch.arange(count, device=device)
         self.forwards = torch.zeros(count, dtype=torch.int64, device=device)
         self.backwards = torch.zeros_like(self.forwards)
@@ -82,6 +85,8 @@ class MeteredClassifier:
         self.backwards.index_add_(0, owners, one)
         logits, gradient = self._model.value_and_gradient(images, loss)
         flat = (gradient.flatten(1) == 0).all(1)
+        if self._labels is not None and bool(flat.any()):
+            flat = flat & (logits.argmax(1) == self._labels[owners]).to(flat.device)
         self.zero_gradients.index_add_(0, owners, flat.to(owners.device, torch.int64))
         self._look(images, logits, owners)
         return logits, gradient
