@@ -57,11 +57,21 @@ class ForeignModule(nn.Module):
         return logits.to(images.dtype)
 
     def gradient(self, images: Tensor, weights: Tensor) -> Tensor:
-        """Return the gradient of the logits' sum under these weights ``(M, K)``, shaped like ``images``."""
-        images = images.detach()
-        loss = Loss(lambda logits, rows: (logits * rows).sum(1), (weights.detach(),))
-        gradient: Tensor = self._model.value_and_gradient(images, loss, rows=self._rows(images))[1]
-        return gradient.to(images.dtype)
+        """Return the gradient of the logits' sum under these weights ``(M, K)``, shaped like ``images``.
+
+        Where all weights are zero no pass is made, so that the loss of a library is not taken for a masked gradient.
+        """
+        gradient = torch.zeros_like(images)
+        asked = (weights != 0).any(1).nonzero().squeeze(1)  # a foreign loss may be flat by itself
+        if not len(asked):
+            return gradient
+        points, rows = images.detach()[asked], self._rows(images)
+        if len(asked) < len(images):
+            rows = torch.arange(len(images), device=images.device) % len(self._images) if rows is None else rows
+            rows = rows[asked]
+        loss = Loss(lambda logits, share: (logits * share).sum(1), (weights.detach()[asked],))
+        gradient[asked] = self._model.value_and_gradient(points, loss, rows=rows)[1].to(images.dtype)
+        return gradient
 
     def _rows(self, images: Tensor) -> Tensor | None:
         """Say whose passes these are, where their number does not tell."""

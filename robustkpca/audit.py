@@ -12,6 +12,7 @@ from robustkpca.adversary import Keep, Loss, lifted
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import Unusable, UserError
+from robustkpca.indicators import Flag
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.records import Verdict
 from robustkpca.specs import ModelSpec
@@ -25,8 +26,14 @@ CHECKED = 8
 ROUNDING = torch.finfo(torch.float32).eps
 COARSE = 1e-3
 """The largest part of the spread of an image's logits that rounding may take."""
+SAME = 1e-2
+"""How far, relative to the spread of the logits, those of one image may move with its company; bfloat16 has that much."""
 TELLING = 50
 """From how many samples on an accuracy can look like guessing."""
+
+
+class Misleading(Unusable):
+    """A model whose output is of the wrong kind, so that attacks on it would fail and look like robustness."""
 
 
 def check_model(model: TorchClassifier, images: Tensor, classes: int | None = None) -> list[str]:
@@ -63,8 +70,9 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
         state = _generator(model.device)
         again = model.logits(images)
         drew = not torch.equal(state, _generator(model.device))
+        alone = drew or not torch.equal(logits, again) or _by_itself(model, images, logits)
     if not bool(logits.isfinite().all()):
-        raise Unusable(
+        raise Misleading(
             f"model {name} gives NaN or infinite logits for clean images; expected finite logits. Are the weights whole?"
         )
     if classes is not None and logits.shape[1] != classes:
@@ -75,13 +83,30 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
         )
     sums = logits.double().sum(1)
     if logits.shape[1] > 1 and bool(((logits >= 0).all(1) & ((sums - 1).abs() < 1e-3)).all()):
-        raise Unusable(f"model {name} gives probabilities; expected logits. Remove its final softmax")
-    remarks = []
+        raise Misleading(f"model {name} gives probabilities; expected logits. Remove its final softmax")
+    remarks: list[Flag] = []
     if drew or not torch.equal(logits, again):
-        remarks.append("random output: one pass does not settle a verdict, use EOT")
+        remarks.append(Flag("random output", "a second pass gives other logits and one pass does not settle a verdict"))
+    elif not alone:
+        remarks.append(
+            Flag("context output", "the logits of an image change with its batch or with the mode of autograd")
+        )
     if bool((logits.abs().amax(1) * ROUNDING > COARSE * (logits.amax(1) - logits.amin(1))).any()):
-        remarks.append(f"logits near {float(logits.abs().max()):.0e} leave float32 few differences: masked?")
-    return remarks
+        size = f"{float(logits.abs().max()):.0e}"
+        remarks.append(Flag("coarse logits", f"values near {size} leave float32 few differences"))
+    return [str(flag) for flag in remarks]
+
+
+def _by_itself(model: TorchClassifier, images: Tensor, logits: Tensor) -> bool:
+    """Tell whether an image has the same logits ``(N, K)`` alone, and while a gradient is computed."""
+    others = [(logits[:1], model.logits(images[:1]))]
+    try:
+        total = Loss(lambda given: given.sum(1))
+        others.append((logits, model.value_and_gradient(images, total)[0]))
+    except RuntimeError:  # without a gradient there is no second mode
+        pass
+    slack = SAME * (logits.amax(1) - logits.amin(1)).amax().clamp_min(1)
+    return all(bool(((one - other).abs() <= slack).all()) for one, other in others)
 
 
 def _generator(device: torch.device) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from robustkpca import registry
+from robustkpca import indicators, registry
 from robustkpca.errors import BadValue
 from robustkpca.records import Verdict
 from robustkpca.statistics import mcnemar, wilson
@@ -85,6 +85,9 @@ class Cell:
         invalid: Samples whose verdict is ``INVALID``.
         failed: Samples whose verdict is ``FAILED``.
         flags: Remarks that a reader must see.
+        forwards: Forward passes per sample, over all threats of the column; ``None`` where they were not counted.
+        backwards: Backward passes per sample.
+        seconds: Wall time per sample.
     """
 
     value: float | None
@@ -96,6 +99,9 @@ class Cell:
     invalid: int = 0
     failed: int = 0
     flags: tuple[str, ...] = ()
+    forwards: float | None = None
+    backwards: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class Row:
         tied: Whether others share the rank.
         checkpoint: sha256 of its checkpoint, empty where there is none.
         command: The command line that it came from, without threats; empty where the records do not say.
+        flags: Signs that an attack failed; such a row is shown, but has no rank.
     """
 
     model: str
@@ -121,6 +128,7 @@ class Row:
     tied: bool = False
     checkpoint: str = ""
     command: str = ""
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -213,12 +221,18 @@ def _table(frame: pandas.DataFrame, board: Board) -> Table:
         label = f"{name} #{model.rpartition('-')[2][:6]}" if several else name
         filled = [_fill(part, column) for column in board.columns]
         checkpoint, command = (str(part[name].iloc[0]) if name in part else "" for name in ("checkpoint", "command"))
-        row = Row(model, label, seed, tuple(one.cell for one in filled), checkpoint=checkpoint, command=command)
+        signs = tuple(map(str, indicators.flags(part)))
+        row = Row(
+            model, label, seed, tuple(one.cell for one in filled), checkpoint=checkpoint, command=command, flags=signs
+        )
         drafts.append((row, filled))
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
     rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
-    notes = sorted({flag for row in rows for cell in row.cells for flag in cell.flags})
+    remarks = {flag for row in rows for cell in row.cells for flag in cell.flags} - {
+        f for row in rows for f in row.flags
+    }
+    notes = [*sorted(remarks), *(f"{row.name}, without rank: {flag}" for row in rows for flag in row.flags)]
     return Table(board, str(frame["data"].iloc[0]), str(frame["data_name"].iloc[0]), tuple(rows), tuple(notes))
 
 
@@ -248,28 +262,35 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
     )
     complete = survived[survived["size"] == len(column.threats)]
     outcome = dict(zip(complete.index, (complete["sum"] == len(column.threats)).tolist(), strict=True))
-    count, flags = len(complete), _flags(chosen)
+    count = len(complete)
+    blank = Cell(None, None, None, count, expected, column.protocol, invalid, failed, _flags(chosen), *_costs(chosen))
     if count < expected or invalid or failed or not count:
-        return _Column(Cell(None, None, None, count, expected, column.protocol, invalid, failed, flags), outcome)
+        return _Column(blank, outcome)
     successes = sum(outcome.values())
     low, high = wilson(successes, count)
-    return _Column(Cell(successes / count, low, high, count, expected, column.protocol, flags=flags), outcome)
+    return _Column(replace(blank, value=successes / count, low=low, high=high), outcome)
+
+
+def _costs(chosen: pandas.DataFrame) -> list[float | None]:
+    """Return forward passes, backward passes and seconds per sample."""
+    samples = max(1, chosen["sample"].nunique())
+    names = ("forwards", "backwards", "seconds")
+    return [float(chosen[name].sum()) / samples if name in chosen and len(chosen) else None for name in names]
 
 
 def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
-    flags = {flag for text in chosen["flags"].unique() for flag in str(text).split("; ") if flag}
-    if "zero_gradients" in chosen:
-        standing = chosen[chosen["verdict"] == Verdict.SURVIVED.value]
-        share = float((standing["zero_gradients"] > 0).mean()) if len(standing) else 0.0
-        if share > 0.01:
-            flags.add(f"zero gradients on {100 * share:.0f} % of the surviving samples: masked?")
-    return tuple(sorted(flags))
+    """Return the remarks of the runs, and the signs of a failed attack in these records alone."""
+    remarks = {flag for text in chosen["flags"].unique() for flag in str(text).split("; ") if flag}
+    return tuple(sorted(remarks | set(map(str, indicators.flags(chosen)))))
 
 
 def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
-    """Order rows by value and give those that a paired test cannot tell from the first of their group one rank."""
+    """Order rows by value and give those that a paired test cannot tell from the first of their group one rank.
+
+    Rows with flags or without a value follow, without rank.
+    """
     valued = sorted(
-        ((row, column) for row, column in rows if column.cell.value is not None),
+        ((row, column) for row, column in rows if column.cell.value is not None and not row.flags),
         key=lambda pair: (-(pair[1].cell.value or 0.0), pair[0].name, pair[0].seed),
     )
     ranks: list[int] = []
@@ -279,8 +300,9 @@ def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
             leader = index
         ranks.append(leader + 1)
     ranked = [replace(row, rank=rank, tied=ranks.count(rank) > 1) for (row, _), rank in zip(valued, ranks, strict=True)]
-    rest = sorted((row for row, column in rows if column.cell.value is None), key=lambda row: (row.name, row.seed))
-    return ranked + rest
+    held = [(row, column.cell.value) for row, column in rows if column.cell.value is None or row.flags]
+    held.sort(key=lambda pair: (pair[1] is None, -(pair[1] or 0.0), pair[0].name, pair[0].seed))
+    return ranked + [row for row, _ in held]
 
 
 def _tied(first: dict[str, bool], second: dict[str, bool]) -> bool:

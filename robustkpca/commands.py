@@ -110,8 +110,11 @@ def cli(context: click.Context) -> None:
     type=click.Choice(["ours", "official"]),
     help="official runs each threat by the authors' package pyautoattack; default ours.",
 )
+@click.option("--costs", is_flag=True, help="Passes and seconds per sample beside each column.")
 @run_options
-def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, **options: Any) -> int:
+def score(
+    models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, costs: bool, **options: Any
+) -> int:
     """Score MODELs under threats and print the leaderboard.
 
     \b
@@ -130,7 +133,7 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
     from robustkpca.boards import leaderboard as fill
 
     tables = fill(run.frame(), run.board)
-    print_tables(tables, "json" if as_json else "")
+    print_tables(tables, "json" if as_json else "", costs=costs)
     whole = all(cell.value is not None for table in tables for row in table.rows for cell in row.cells)
     if not whole:
         say(f"some cells have no value; 'robustkpca show {shlex.quote(out)}' lists why")
@@ -147,8 +150,9 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
     metavar="FORMAT",
     help="markdown, csv, json, latex or html; default drawn, or markdown.",
 )
+@click.option("--costs", is_flag=True, help="Passes and seconds per sample beside each column.")
 @click.option("--out", metavar="FILE", help="Write here instead of printing.")
-def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str | None) -> None:
+def leaderboard(folders: tuple[str, ...], board: str | None, form: str, costs: bool, out: str | None) -> None:
     """Print the leaderboard of what results folders hold; ./results where none is named.
 
     \b
@@ -162,10 +166,10 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
 
     tables = fill(read(*(folders or ("results",))), board)
     if out is None:
-        print_tables(tables, form)
+        print_tables(tables, form, costs=costs)
         return
     try:
-        Path(out).write_text(render(tables, form or "markdown"), encoding="utf-8")
+        Path(out).write_text(render(tables, form or "markdown", costs=costs), encoding="utf-8")
     except OSError as error:
         raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
 
@@ -326,3 +330,40 @@ def verify(models: tuple[str, ...], config: str | None, out: str, as_json: bool,
         if one.remark:
             say(one.remark)
     return DONE if all(one.agrees for one in found) else INCOMPLETE
+
+
+@cli.command(cls=Greedy)
+@click.option("--records", is_flag=True, help="Look at what --out holds, and run nothing.")
+@run_options
+def audit(
+    models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, records: bool, **options: Any
+) -> int:
+    """Look for signs that the attacks on MODELs fail, so that a model looks more robust than it is.
+
+    Without --threats: a battery at linf:8/255, twice that, and no limit at all; without --limit on 64 samples.
+    Ends with 1 where there is a flag. Each flag names its evidence and what to add.
+
+    \b
+    robustkpca audit symvit_digits
+    robustkpca audit net.py:build --checkpoint net.pth --data photos/
+    robustkpca audit --records --out results
+    """
+    matrix, folder = matrix_of(models, config, out, options)
+    from robustkpca.progress import TerminalReporter
+
+    if records and (models or config):
+        raise BadValue("--records looks at everything that --out holds; leave MODEL and --config out")
+    with TerminalReporter(quiet=quiet or records) as reporter:
+        from robustkpca.examination import examine, examine_records
+
+        found = examine_records(folder) if records else examine(matrix, folder, reporter)
+    if as_json:
+        click.echo(json.dumps([one.to_dict() for one in found], indent=2))
+    else:
+        rows = []
+        for one in found:
+            rows += [[one.model, flag.name, flag.evidence, flag.advice] for flag in one.flags]
+            if not one.flags:
+                rows.append([one.model, "none", f"{one.threats} threats, {one.samples} samples", ""])
+        print_grid(["model", "flag", "evidence", "what to do"], rows)
+    return INCOMPLETE if any(one.flags for one in found) else DONE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import OutOfMemoryError, Tensor, nn
 
 from robustkpca import registry
-from robustkpca.audit import check_model, guessed, rehearse, untrained
+from robustkpca.audit import Misleading, check_model, guessed, rehearse, untrained
 from robustkpca.benchmarks import find_benchmark
 from robustkpca.boards import Board, board_of, find_board, spelled
 from robustkpca.data import open_data
@@ -355,7 +355,8 @@ def _loaded(
             flags = check_model(classifier, images, data.spec.classes) + untrained(classifier.spec)
         except UserError as error:
             if matrix.data is None or matrix.data in DIGITS:
-                raise Unusable(f"on the bundled digits, taken because --data names no others: {error}") from error
+                kind = Misleading if isinstance(error, Misleading) else Unusable
+                raise kind(f"on the bundled digits, taken because --data names no others: {error}") from error
             raise
         for flag in flags:
             log.warning("%s: %s", choice.name, flag)

@@ -6,6 +6,7 @@ and the attack goes on with the rest.
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from robustkpca.adversary import Candidate, Classifier, Keep, Proposals, lifted
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import UserError
-from robustkpca.meter import MeteredClassifier
+from robustkpca.meter import MeteredClassifier, margins
 from robustkpca.records import Verdict
 
 RESCORE_TOLERANCE = 1e-4
@@ -68,16 +69,9 @@ class Judgement:
         self.meter.add(rows, later.meter)
 
 
-def margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return ``(N,)``, the label's logit minus the largest other one."""
-    own = logits.gather(1, labels.unsqueeze(1))
-    others = logits.scatter(1, labels.unsqueeze(1), -torch.inf)
-    return (own - others.amax(1, keepdim=True)).squeeze(1)
-
-
 def judge_clean(model: Classifier, images: Tensor, labels: Tensor) -> Judgement:
     """Judge the images as they are: ``SURVIVED``, ``MISTAKEN``, or ``INVALID`` where the output is not finite."""
-    meter = MeteredClassifier(model, len(images), images.device)
+    meter = MeteredClassifier(model, len(images), images.device, labels)
     logits = meter.logits(images)
     right = logits.argmax(1) == labels
     finite = logits.isfinite().all(1)
@@ -125,6 +119,8 @@ def judge_attack(
     if not len(standing):
         return result
     result.meter.stand(standing)
+    if not inspect.isgeneratorfunction(attack):
+        result.meter.watch(images, labels, budget)
     images, labels = images[standing], labels[standing]
     proposals: Proposals | None = None
     keep: Keep | None = None

@@ -6,6 +6,14 @@ import torch
 from torch import Tensor
 
 from robustkpca.adversary import Classifier, Loss
+from robustkpca.budget import Budget
+
+
+def margins(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return ``(N,)``, the label's logit minus the largest other one."""
+    own = logits.gather(1, labels.unsqueeze(1))
+    others = logits.scatter(1, labels.unsqueeze(1), -torch.inf)
+    return (own - others.amax(1, keepdim=True)).squeeze(1)
 
 
 class MeteredClassifier:
@@ -15,19 +23,35 @@ class MeteredClassifier:
         model: The classifier that answers.
         count: How many images the batch holds.
         device: Where the counts are kept.
+        labels: ``(count,)``, int64, the true classes; ``None`` where nobody has them.
 
     Attributes:
         forwards: ``(count,)`` forward passes per image.
         backwards: ``(count,)`` backward passes per image.
-        zero_gradients: ``(count,)`` how many of the gradients were exactly zero.
+        zero_gradients: ``(count,)`` how many of the gradients were exactly zero while the image was classified correctly. Some
+            losses are flat by themselves beyond the decision boundary.
+        best_margins: ``(count,)`` the smallest margin that was seen within the budget; NaN where nobody looked.
     """
 
-    def __init__(self, model: Classifier, count: int, device: torch.device) -> None:
+    def __init__(self, model: Classifier, count: int, device: torch.device, labels: Tensor | None = None) -> None:
         self._model = model
+        self._labels = labels
         self._standing = torch.arange(count, device=device)
         self.forwards = torch.zeros(count, dtype=torch.int64, device=device)
         self.backwards = torch.zeros_like(self.forwards)
         self.zero_gradients = torch.zeros_like(self.forwards)
+        self.best_margins = torch.full((count,), torch.nan, device=device)
+        self._watched: tuple[Tensor, Tensor, Budget] | None = None
+
+    def watch(self, images: Tensor, labels: Tensor, budget: Budget) -> None:
+        """Remember the smallest margin that an attack sees within its budget, for attacks that show their last image alone.
+
+        Args:
+            images: ``(count, C, H, W)``, where the budget is centred.
+            labels: ``(count,)``, int64.
+            budget: What may be changed.
+        """
+        self._watched = (images, labels, budget)
 
     def stand(self, standing: Tensor) -> None:
         """Say which images ``(M,)`` of the batch the attack holds from now on."""
@@ -38,6 +62,7 @@ class MeteredClassifier:
         self.forwards[rows] += other.forwards
         self.backwards[rows] += other.backwards
         self.zero_gradients[rows] += other.zero_gradients
+        self.best_margins[rows] = self.best_margins[rows].fmin(other.best_margins)
 
     def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return ``(N, K)`` for images ``(N, C, H, W)``.
@@ -48,7 +73,9 @@ class MeteredClassifier:
         """
         owners = self._owners(len(images), rows)
         self.forwards.index_add_(0, owners, torch.ones_like(owners))
-        return self._model.logits(images)
+        logits = self._model.logits(images)
+        self._look(images, logits, owners)
+        return logits
 
     def value_and_gradient(self, images: Tensor, loss: Loss, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return logits and gradients as `Classifier.value_and_gradient`, counting one pass each way."""
@@ -58,8 +85,22 @@ class MeteredClassifier:
         self.backwards.index_add_(0, owners, one)
         logits, gradient = self._model.value_and_gradient(images, loss)
         flat = (gradient.flatten(1) == 0).all(1)
+        if self._labels is not None and bool(flat.any()):
+            flat = flat & (logits.argmax(1) == self._labels[owners]).to(flat.device)
         self.zero_gradients.index_add_(0, owners, flat.to(owners.device, torch.int64))
+        self._look(images, logits, owners)
         return logits, gradient
+
+    def _look(self, images: Tensor, logits: Tensor, owners: Tensor) -> None:
+        if self._watched is None:
+            return
+        around, labels, budget = self._watched
+        found = margins(logits, labels[owners]).to(self.best_margins.dtype)
+        better = ~(found >= self.best_margins[owners])
+        better &= budget.allows(images.detach(), around[owners].to(images.dtype)) & found.isfinite()
+        best = self.best_margins.nan_to_num(nan=torch.inf, posinf=torch.inf)
+        best.scatter_reduce_(0, owners[better], found[better], "amin")
+        self.best_margins = torch.where(best.isinf(), torch.nan, best)
 
     def _owners(self, count: int, rows: Tensor | None) -> Tensor:
         if rows is not None:

@@ -32,6 +32,7 @@ from robustkpca.calls import Call, complete, format_value
 from robustkpca.commands import KINDS, cli
 from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue
+from robustkpca.indicators import FLAGS
 from robustkpca.installed import installed
 from robustkpca.matrix import Matrix
 from robustkpca.models import create_model
@@ -298,6 +299,10 @@ def test_tables_of_the_attacks_of_other_packages_are_complete(engine: str) -> No
         name.partition("/")[2]: ", ".join(spelled[tag] for tag in one.tags if tag in spelled)
         for name, one in entries.items()
     }
+
+
+def test_the_table_of_flags_is_complete() -> None:
+    assert first_column(marked("flags")["audit"]) == list(FLAGS)
 
 
 def test_official_attacks_have_the_options_of_ours() -> None:

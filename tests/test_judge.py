@@ -16,7 +16,8 @@ from robustkpca.attacks.pgd import pgd
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
-from robustkpca.judge import Judgement, judge_attack, judge_change, judge_clean, judge_published, margins
+from robustkpca.judge import Judgement, judge_attack, judge_change, judge_clean, judge_published
+from robustkpca.meter import margins
 from robustkpca.models.loading import wrap
 from robustkpca.records import Verdict
 

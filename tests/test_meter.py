@@ -83,3 +83,9 @@ def test_copies_of_the_batch_follow_each_other_whole(meter: MeteredClassifier) -
     meter.stand(torch.tensor([1, 2]))
     meter.value_and_gradient(torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]), LOSS)
     assert meter.zero_gradients.tolist() == [0, 0, 2, 0]
+
+
+def test_a_flat_loss_beyond_the_boundary_is_no_zero_gradient_of_the_model() -> None:
+    meter = MeteredClassifier(Relu(), 3, torch.device("cpu"), torch.tensor([0, 1, 0]))
+    meter.value_and_gradient(torch.tensor([[-1.0], [-1.0], [2.0]]), LOSS)  # the only class is 0
+    assert meter.zero_gradients.tolist() == [1, 0, 0]

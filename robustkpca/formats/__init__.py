@@ -21,12 +21,17 @@ FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
 """Every format by name."""
 
 
-def render(tables: Sequence[Table], form: str) -> str:
+def render(tables: Sequence[Table], form: str, *, costs: bool = False) -> str:
     """Write tables in one of `FORMATS`, ending in a newline.
+
+    Args:
+        tables: From `robustkpca.boards.leaderboard`.
+        form: One of `FORMATS`.
+        costs: Whether markdown shows what each column cost; csv, json and html hold it anyway.
 
     Raises:
         UnknownName: If there is no such format.
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    return FORMATS[form](tables)
+    return markdown(tables, costs=costs) if form == "markdown" else FORMATS[form](tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robustkpca.boards import Cell, Row, Table
-from robustkpca.formats.texts import caption, cell_text, several_seeds
+from robustkpca.formats.texts import caption, cell_text, rank_text, several_seeds
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -42,9 +42,10 @@ def _table(table: Table) -> str:
     best = [_best(table.rows, index) for index in range(len(table.board.columns))]
     lines = [" & ".join(map(escaped, titles)) + r" \\"]
     for row in table.rows:
-        rank = "" if row.rank is None else f"{row.rank}{' =' if row.tied else ''}"
         numbers = [_cell(cell, bold=cell in best[index]) for index, cell in enumerate(row.cells)]
-        lines.append(" & ".join([rank, escaped(row.name), *([str(row.seed)] if seeds else []), *numbers]) + r" \\")
+        lines.append(
+            " & ".join([rank_text(row), escaped(row.name), *([str(row.seed)] if seeds else []), *numbers]) + r" \\"
+        )
     notes = " ".join(escaped(line) for line in caption(table))
     return "\n".join(
         [

@@ -8,11 +8,11 @@ from robustkpca.boards import Table
 from robustkpca.formats.texts import caption, cells, header
 
 
-def markdown(tables: Sequence[Table]) -> str:
-    """Write each table as a headline, an aligned grid and its notes."""
+def markdown(tables: Sequence[Table], *, costs: bool = False) -> str:
+    """Write each table as a headline, an aligned grid and its notes; with ``costs`` what each column cost beside it."""
     blocks = []
     for table in tables:
-        titles, lines = header(table), cells(table)
+        titles, lines = header(table, costs=costs), cells(table, costs=costs)
         grid = [[_escape(text) for text in line] for line in [titles, *lines]]
         widths = [max(len(line[index]) for line in grid) for index in range(len(titles))]
         left = {1}
@@ -29,7 +29,7 @@ def markdown(tables: Sequence[Table]) -> str:
             for line in grid
         ]
         rows = ["| " + " | ".join(line) + " |" for line in [aligned[0], rule, *aligned[1:]]]
-        notes = "\n".join(f"{line}  " for line in map(_escape, caption(table)))
+        notes = "\n".join(f"{line}  " for line in map(_escape, caption(table, costs=costs)))
         headline = _escape(f"{table.board.title}: {table.data_name}")
         blocks.append(f"### {headline}\n\n" + "\n".join(rows) + f"\n\n{notes.rstrip()}\n")
     return "\n".join(blocks)

@@ -11,7 +11,7 @@ from typing import Any
 
 from robustkpca.boards import Cell, Column, Row, Table
 from robustkpca.curves import Curve, curves
-from robustkpca.formats.texts import caption, cell_text, several_seeds
+from robustkpca.formats.texts import caption, cell_text, cost_text, rank_text, several_seeds
 
 WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM = 460, 240, 44, 24, 46
 """Size of a chart and of its margins, in the units of its drawing."""
@@ -80,7 +80,7 @@ def _view(table: Table, number: int) -> dict[str, Any]:
         "seeds": several_seeds(table),
         "rows": [
             {
-                "rank": "" if row.rank is None else f"{row.rank}{' =' if row.tied else ''}",
+                "rank": rank_text(row),
                 "order": row.rank if row.rank is not None else 10**6,
                 "name": row.name,
                 "parts": re.split(r"(?<=[_/(,.-])", row.name),
@@ -122,7 +122,8 @@ def _cell(table: Table, row: Row, column: Column, cell: Cell) -> dict[str, Any]:
         ("invalid, failed", f"{cell.invalid}, {cell.failed}" if cell.invalid or cell.failed else ""),
         ("seed", str(row.seed)),
         ("data", f"{table.data_name} ({table.data})"),
-        ("remarks", "; ".join(cell.flags)),
+        ("passes per sample", f"{cost_text(cell)} (forward + backward)" if cost_text(cell) else ""),
+        ("remarks", "; ".join(dict.fromkeys((*cell.flags, *row.flags)))),
         ("again", f"{row.command} --threats {' '.join(map(shlex.quote, column.threats))}" if row.command else ""),
     ]
     return {

@@ -33,6 +33,9 @@ def comma_separated(tables: Sequence[Table]) -> str:
             "invalid",
             "failed",
             "flags",
+            "forwards",
+            "backwards",
+            "seconds",
         ]
     )
     for table in tables:
@@ -54,6 +57,7 @@ def comma_separated(tables: Sequence[Table]) -> str:
                         *numbers,
                         *counts,
                         "; ".join(cell.flags),
+                        *("" if cost is None else repr(cost) for cost in (cell.forwards, cell.backwards, cell.seconds)),
                     ]
                 )
     return out.getvalue()

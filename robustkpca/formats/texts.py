@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustkpca.boards import Cell, Table
+from robustkpca.boards import Cell, Row, Table
 
 
 def cell_text(cell: Cell) -> str:
@@ -20,24 +20,39 @@ def cell_text(cell: Cell) -> str:
     return ", ".join(reasons) or "not run"
 
 
-def header(table: Table) -> list[str]:
-    """Return the titles above a table's columns."""
+def cost_text(cell: Cell) -> str:
+    """Return forward passes, backward passes and seconds per sample; empty where they were not counted."""
+    if cell.forwards is None or cell.backwards is None or cell.seconds is None:
+        return ""
+    return f"{cell.forwards:.1f} + {cell.backwards:.1f}, {cell.seconds:.2g} s"
+
+
+def rank_text(row: Row) -> str:
+    """Return the rank, ``=`` where others share it, ``!`` where signs of a failed attack keep the row out of the ranking."""
+    if row.rank is None:
+        return "!" if row.flags else ""
+    return f"{row.rank}{' =' if row.tied else ''}"
+
+
+def header(table: Table, *, costs: bool = False) -> list[str]:
+    """Return the titles above a table's columns; with ``costs`` each has a second one."""
     seeds = ["seed"] if several_seeds(table) else []
-    return ["rank", "model", *seeds, *(column.title for column in table.board.columns)]
+    titles = [[column.title, f"{column.title}: passes"][: 1 + costs] for column in table.board.columns]
+    return ["rank", "model", *seeds, *(title for pair in titles for title in pair)]
 
 
-def cells(table: Table) -> list[list[str]]:
-    """Return the texts of a table, row by row, as markdown shows them."""
+def cells(table: Table, *, costs: bool = False) -> list[list[str]]:
+    """Return the texts of a table, row by row, as markdown shows them; with ``costs`` each column has a second one."""
     lines = []
     for row in table.rows:
-        rank = "" if row.rank is None else f"{row.rank}{' =' if row.tied else ''}"
         seeds = [str(row.seed)] if several_seeds(table) else []
-        lines.append([rank, row.name, *seeds, *(cell_text(cell) for cell in row.cells)])
+        pairs = [[cell_text(cell), cost_text(cell)][: 1 + costs] for cell in row.cells]
+        lines.append([rank_text(row), row.name, *seeds, *(text for pair in pairs for text in pair)])
     return lines
 
 
-def caption(table: Table) -> list[str]:
-    """Return the lines that say how a table's numbers were obtained."""
+def caption(table: Table, *, costs: bool = False) -> list[str]:
+    """Return the lines that say how a table's numbers were obtained, with ``costs`` those of the passes too."""
     counts = sorted({cell.expected for row in table.rows for cell in row.cells})
     protocols = sorted({column.protocol for column in table.board.columns})
     seeds = sorted({row.seed for row in table.rows})
@@ -46,6 +61,10 @@ def caption(table: Table) -> list[str]:
         f"n = {', '.join(map(str, counts))}; protocol {', '.join(protocols)}; seed {', '.join(map(str, seeds))}.",
         "= marks ranks shared because an exact McNemar test (p >= 0.05) cannot tell the models apart.",
     ]
+    if costs:
+        lines.append(
+            "passes: forward + backward passes and seconds per sample; seconds belong to the machine and its load."
+        )
     return lines + [f"! {note}" for note in table.notes]
 
 

@@ -18,8 +18,8 @@ from robustkpca.judge import (
     judge_corruption,
     judge_in_turn,
     judge_published,
-    margins,
 )
+from robustkpca.meter import margins
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.threats import Protocol, ThreatModel
 
@@ -90,7 +90,7 @@ class Classification:
         """Return the measured columns of one shard, one entry per sample.
 
         Columns: label, clean_prediction, prediction, top5, loss (nats), confidence, margin (logits), verdict, distance,
-        forwards, backwards, zero_gradients, detail.
+        forwards, backwards, zero_gradients, best_margin (logits, of attacks that show their last image alone), detail.
         """
         result = judge_threat(
             model, images.to(model.device), labels.to(model.device), threat, seed=seed, samples=samples
@@ -110,6 +110,7 @@ class Classification:
             "forwards": result.meter.forwards.tolist(),
             "backwards": result.meter.backwards.tolist(),
             "zero_gradients": result.meter.zero_gradients.tolist(),
+            "best_margin": [None if margin != margin else margin for margin in result.meter.best_margins.tolist()],
             "detail": list(result.details),
         }
 

@@ -78,6 +78,19 @@ def test_a_pass_is_written_to_the_image_it_belongs_to() -> None:
     assert meter.backwards.tolist() == [0, 0, 1, 0]
 
 
+def test_a_loss_that_is_flat_by_itself_is_no_zero_gradient_of_the_model() -> None:
+    images = pictures(4)
+    foreign, meter = metered(images)
+    points = torch.cat([images, images]).requires_grad_(True)
+    weights = torch.tensor([0.0, 1, 0, 2, 0, 0, 3, 0])
+    (found,) = torch.autograd.grad((foreign(points)[:, 0] * weights).sum(), points)
+    again = points.detach().clone().requires_grad_(True)
+    (expected,) = torch.autograd.grad((network()(again)[:, 0] * weights).sum(), again)
+    torch.testing.assert_close(found, expected)
+    assert meter.backwards.tolist() == [0, 1, 1, 1]
+    assert meter.zero_gradients.tolist() == [0, 0, 0, 0]
+
+
 def test_the_network_cannot_be_reached() -> None:
     foreign, _ = metered(pictures(2))
     foreign.train()
