@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustkpca.adversary import Keep, Loss, lifted
+from robustkpca.adversary import Keep, Loss, cross_entropy, lifted
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import Unusable, UserError
+from robustkpca.judgement import spread
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.records import Verdict
 from robustkpca.specs import ModelSpec
 from robustkpca.statistics import wilson
+from robustkpca.strangers import FAULTS, described
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -23,6 +25,8 @@ if TYPE_CHECKING:  # annotations only
 CHECKED = 8
 """How many images the checks look at."""
 ROUNDING = torch.finfo(torch.float32).eps
+AGREEMENT = 1e-3
+"""The largest part of the spread of an image's logits by which two passes on it may differ, beyond rounding."""
 COARSE = 1e-3
 """The largest part of the spread of an image's logits that rounding may take."""
 TELLING = 50
@@ -51,7 +55,7 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
     with model.evaluating():
         try:
             logits = model.logits(images)
-        except Exception as error:  # whatever the network says against the images
+        except FAULTS as error:  # whatever the network says against the images
             shape = "x".join(map(str, images.shape[1:]))
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             if isinstance(error, UserError) and name in reason:
@@ -79,9 +83,37 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
     remarks = []
     if drew or not torch.equal(logits, again):
         remarks.append("random output: one pass does not settle a verdict, use EOT")
+    else:
+        with model.evaluating():
+            remarks += _check_company(model, images, logits) + _check_gradients(model, images, logits)
     if bool((logits.abs().amax(1) * ROUNDING > COARSE * (logits.amax(1) - logits.amin(1))).any()):
         remarks.append(f"logits near {float(logits.abs().max()):.0e} leave float32 few differences: masked?")
     return remarks
+
+
+def _check_company(model: TorchClassifier, images: Tensor, logits: Tensor) -> list[str]:
+    """Return a remark if the logits of an image depend on which others are in its pass."""
+    company = torch.cat([images[:1], 1 - images])[: max(2, len(images))]
+    if _agree(model.logits(images[:1]), logits[:1], model) and _agree(model.logits(company)[:1], logits[:1], model):
+        return []
+    return ["logits of an image depend on its company in a pass: verdicts depend on the batch size"]
+
+
+def _check_gradients(model: TorchClassifier, images: Tensor, logits: Tensor) -> list[str]:
+    """Return a remark if there are no gradients, or if the model answers otherwise when they are asked for."""
+    try:
+        said, _ = model.value_and_gradient(images, cross_entropy(logits.argmax(1)))
+    except FAULTS as error:
+        return [f"no gradients, which most attacks need: {described(error)}"]
+    if _agree(said, logits, model):
+        return []
+    return ["logits are others when gradients are asked for: an attack is led by another model than the one judged"]
+
+
+def _agree(logits: Tensor, others: Tensor, model: TorchClassifier) -> bool:
+    """Tell whether the logits ``(N, K)`` of two passes are equal up to rounding."""
+    slack = max(AGREEMENT, 16 * torch.finfo(model.dtype).eps) * spread(others)
+    return bool(((logits - others).abs().amax(1) <= slack).all())
 
 
 def _generator(device: torch.device) -> Tensor:
@@ -136,26 +168,30 @@ def guessed(frame: pandas.DataFrame) -> list[str]:
     return remarks
 
 
-def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any]) -> None:
+def rehearse(
+    attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any], shape: tuple[int, ...] = (1, 2, 2)
+) -> None:
     """Run an attack's first step on a model of four pixels, so that wrong options are found before anything is computed.
 
     Args:
         attack: As in the registry.
         budget: As in the threat.
         options: As in the threat.
+        shape: Of one image, four pixels in all.
 
     Raises:
         UserError: What the attack says of its options. Other errors are left for the real run.
     """
-    images, labels = torch.full((2, 1, 2, 2), 0.5), torch.tensor([0, 1])
+    images, labels = torch.full((2, *shape), 0.5), torch.tensor([0, 1])
     draws = Draws.of(["0", "1"], seed=0, threat="rehearsal")
     try:
         proposals = lifted(attack)(_FourPixels(), images, labels, budget=budget, draws=draws, **options)
         next(proposals)
         proposals.send(Keep(torch.tensor([True, True])))
+        proposals.close()
     except UserError:
         raise
-    except Exception:  # a toy model may not be what the attack is made for
+    except FAULTS:  # a toy model may not be what the attack is made for
         return
 
 

@@ -10,8 +10,10 @@ import numpy
 
 from robustkpca import registry
 from robustkpca.errors import BadValue
+from robustkpca.masking import KINDS, masked
 from robustkpca.records import Verdict
 from robustkpca.statistics import mcnemar, wilson
+from robustkpca.versions import left_out, newest
 
 if TYPE_CHECKING:  # annotations only: pandas is imported by whoever made the frame
     import pandas
@@ -144,8 +146,7 @@ def find_board(name: str) -> Board:
     Raises:
         UnknownName: If there is none of that name.
     """
-    board: Board = registry.find("leaderboards", name).load()
-    return board
+    return registry.find("leaderboards", name).value(Board)
 
 
 def spelled(board: Board, known: Container[str] = ()) -> Board:
@@ -187,6 +188,8 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
         frame: Records as `robustkpca.store.read` returns them.
         board: A board, its name, or ``None`` for one column per threat that occurs.
 
+    Of several versions of a threat the newest counts; a note tells how many other records are left out.
+
     Raises:
         BadValue: If two implementations of a threat would share a column.
     """
@@ -196,10 +199,14 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
         board = board_of(list(frame["threat_label"].unique()))
     elif isinstance(board, str):
         board = spelled(find_board(board), set(frame["threat_label"].unique()))
-    return [_table(part, board) for _, part in frame.groupby("data", observed=True, sort=True)]
+    current, tables = newest(frame), []
+    for data, part in frame[current].groupby("data", observed=True, sort=True):
+        older = frame[~current & (frame["data"] == data) & frame["threat_label"].isin(board.threats)]
+        tables.append(_table(part, board, left_out(older)))
+    return tables
 
 
-def _table(frame: pandas.DataFrame, board: Board) -> Table:
+def _table(frame: pandas.DataFrame, board: Board, remarks: Sequence[str]) -> Table:
     drafts: list[tuple[Row, list[_Column]]] = []
     groups = list(frame.groupby(["model", "seed"], observed=True, sort=True))
     names = [str(part["model_name"].iloc[0]) for _, part in groups]
@@ -212,7 +219,7 @@ def _table(frame: pandas.DataFrame, board: Board) -> Table:
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
     rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
-    notes = sorted({flag for row in rows for cell in row.cells for flag in cell.flags})
+    notes = [*remarks, *sorted({flag for row in rows for cell in row.cells for flag in cell.flags})]
     return Table(board, str(frame["data"].iloc[0]), str(frame["data_name"].iloc[0]), tuple(rows), tuple(notes))
 
 
@@ -252,11 +259,8 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
 
 def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
     flags = {flag for text in chosen["flags"].unique() for flag in str(text).split("; ") if flag}
-    if "zero_gradients" in chosen:
-        standing = chosen[chosen["verdict"] == Verdict.SURVIVED.value]
-        share = float((standing["zero_gradients"] > 0).mean()) if len(standing) else 0.0
-        if share > 0.01:
-            flags.add(f"zero gradients on {100 * share:.0f} % of the surviving samples: masked?")
+    survived = chosen["verdict"] == Verdict.SURVIVED.value
+    flags.update(masked(survived, {kind: chosen[kind] for kind in KINDS if kind in chosen}))
     return tuple(sorted(flags))
 
 

@@ -20,6 +20,7 @@ class MeteredClassifier:
         forwards: ``(count,)`` forward passes per image.
         backwards: ``(count,)`` backward passes per image.
         zero_gradients: ``(count,)`` how many of the gradients were exactly zero.
+        nonfinite_gradients: ``(count,)`` how many of the gradients held NaN or infinite entries.
     """
 
     def __init__(self, model: Classifier, count: int, device: torch.device) -> None:
@@ -28,6 +29,7 @@ class MeteredClassifier:
         self.forwards = torch.zeros(count, dtype=torch.int64, device=device)
         self.backwards = torch.zeros_like(self.forwards)
         self.zero_gradients = torch.zeros_like(self.forwards)
+        self.nonfinite_gradients = torch.zeros_like(self.forwards)
 
     def stand(self, standing: Tensor) -> None:
         """Say which images ``(M,)`` of the batch the attack holds from now on."""
@@ -38,6 +40,7 @@ class MeteredClassifier:
         self.forwards[rows] += other.forwards
         self.backwards[rows] += other.backwards
         self.zero_gradients[rows] += other.zero_gradients
+        self.nonfinite_gradients[rows] += other.nonfinite_gradients
 
     def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return ``(N, K)`` for images ``(N, C, H, W)``.
@@ -57,8 +60,9 @@ class MeteredClassifier:
         self.forwards.index_add_(0, owners, one)
         self.backwards.index_add_(0, owners, one)
         logits, gradient = self._model.value_and_gradient(images, loss)
-        flat = (gradient.flatten(1) == 0).all(1)
-        self.zero_gradients.index_add_(0, owners, flat.to(owners.device, torch.int64))
+        largest = gradient.flatten(1).abs().amax(1).to(owners.device)  # NaN where an entry is NaN
+        self.zero_gradients.index_add_(0, owners, (largest == 0).long())
+        self.nonfinite_gradients.index_add_(0, owners, (~largest.isfinite()).long())
         return logits, gradient
 
     def _owners(self, count: int, rows: Tensor | None) -> Tensor:

@@ -11,15 +11,8 @@ import torch
 from torch import Tensor
 
 from robustkpca.draws import Draws
-from robustkpca.judge import (
-    Judgement,
-    judge_attack,
-    judge_clean,
-    judge_corruption,
-    judge_in_turn,
-    judge_published,
-    margins,
-)
+from robustkpca.judge import judge_attack, judge_clean, judge_corruption, judge_in_turn, judge_published
+from robustkpca.judgement import Judgement, margins
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.threats import Protocol, ThreatModel
 
@@ -90,7 +83,7 @@ class Classification:
         """Return the measured columns of one shard, one entry per sample.
 
         Columns: label, clean_prediction, prediction, top5, loss (nats), confidence, margin (logits), verdict, distance,
-        forwards, backwards, zero_gradients, detail.
+        forwards, backwards, zero_gradients, nonfinite_gradients, detail.
         """
         result = judge_threat(
             model, images.to(model.device), labels.to(model.device), threat, seed=seed, samples=samples
@@ -110,6 +103,7 @@ class Classification:
             "forwards": result.meter.forwards.tolist(),
             "backwards": result.meter.backwards.tolist(),
             "zero_gradients": result.meter.zero_gradients.tolist(),
+            "nonfinite_gradients": result.meter.nonfinite_gradients.tolist(),
             "detail": list(result.details),
         }
 

@@ -17,7 +17,8 @@ from robustkpca.attacks.cw import Search, cw, published_cw
 from robustkpca.attacks.pgd import pgd
 from robustkpca.budget import Budget, Norm
 from robustkpca.errors import BadValue
-from robustkpca.judge import judge_attack, judge_published, margins
+from robustkpca.judge import judge_attack, judge_published
+from robustkpca.judgement import margins
 from robustkpca.models.loading import wrap
 from robustkpca.records import Verdict
 
