@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from robustkpca.adversary import Keep, Loss, lifted
+from robustkpca.adversary import Keep, Loss, cross_entropy, lifted
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
 from robustkpca.errors import Unusable, UserError
 from robustkpca.indicators import Flag
+from robustkpca.judgement import spread
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.records import Verdict
 from robustkpca.specs import ModelSpec
 from robustkpca.statistics import wilson
+from robustkpca.strangers import FAULTS, described
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -24,10 +26,10 @@ if TYPE_CHECKING:  # annotations only
 CHECKED = 8
 """How many images the checks look at."""
 ROUNDING = torch.finfo(torch.float32).eps
+AGREEMENT = 1e-3
+"""The largest part of the spread of an image's logits by which two passes on it may differ, beyond rounding."""
 COARSE = 1e-3
 """The largest part of the spread of an image's logits that rounding may take."""
-SAME = 1e-2
-"""How far, relative to the spread of the logits, those of one image may move with its company; bfloat16 has that much."""
 TELLING = 50
 """From how many samples on an accuracy can look like guessing."""
 
@@ -58,7 +60,7 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
     with model.evaluating():
         try:
             logits = model.logits(images)
-        except Exception as error:  # whatever the network says against the images
+        except FAULTS as error:  # whatever the network says against the images
             shape = "x".join(map(str, images.shape[1:]))
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             if isinstance(error, UserError) and name in reason:
@@ -70,7 +72,6 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
         state = _generator(model.device)
         again = model.logits(images)
         drew = not torch.equal(state, _generator(model.device))
-        alone = drew or not torch.equal(logits, again) or _by_itself(model, images, logits)
     if not bool(logits.isfinite().all()):
         raise Misleading(
             f"model {name} gives NaN or infinite logits for clean images; expected finite logits. Are the weights whole?"
@@ -84,29 +85,43 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
     sums = logits.double().sum(1)
     if logits.shape[1] > 1 and bool(((logits >= 0).all(1) & ((sums - 1).abs() < 1e-3)).all()):
         raise Misleading(f"model {name} gives probabilities; expected logits. Remove its final softmax")
-    remarks: list[Flag] = []
+    remarks: list[str] = []
     if drew or not torch.equal(logits, again):
-        remarks.append(Flag("random output", "a second pass gives other logits and one pass does not settle a verdict"))
-    elif not alone:
         remarks.append(
-            Flag("context output", "the logits of an image change with its batch or with the mode of autograd")
+            str(Flag("random output", "a second pass gives other logits and one pass does not settle a verdict"))
         )
+    else:
+        with model.evaluating():
+            remarks += _check_company(model, images, logits) + _check_gradients(model, images, logits)
     if bool((logits.abs().amax(1) * ROUNDING > COARSE * (logits.amax(1) - logits.amin(1))).any()):
         size = f"{float(logits.abs().max()):.0e}"
-        remarks.append(Flag("coarse logits", f"values near {size} leave float32 few differences"))
-    return [str(flag) for flag in remarks]
+        remarks.append(str(Flag("coarse logits", f"values near {size} leave float32 few differences")))
+    return remarks
 
 
-def _by_itself(model: TorchClassifier, images: Tensor, logits: Tensor) -> bool:
-    """Tell whether an image has the same logits ``(N, K)`` alone, and while a gradient is computed."""
-    others = [(logits[:1], model.logits(images[:1]))]
+def _check_company(model: TorchClassifier, images: Tensor, logits: Tensor) -> list[str]:
+    """Return a remark if the logits of an image depend on which others are in its pass."""
+    company = torch.cat([images[:1], 1 - images])[: max(2, len(images))]
+    if _agree(model.logits(images[:1]), logits[:1], model) and _agree(model.logits(company)[:1], logits[:1], model):
+        return []
+    return [str(Flag("context output", "the logits of an image change with its company in a pass"))]
+
+
+def _check_gradients(model: TorchClassifier, images: Tensor, logits: Tensor) -> list[str]:
+    """Return a remark if there are no gradients, or if the model answers otherwise when they are asked for."""
     try:
-        total = Loss(lambda given: given.sum(1))
-        others.append((logits, model.value_and_gradient(images, total)[0]))
-    except RuntimeError:  # without a gradient there is no second mode
-        pass
-    slack = SAME * (logits.amax(1) - logits.amin(1)).amax().clamp_min(1)
-    return all(bool(((one - other).abs() <= slack).all()) for one, other in others)
+        said, _ = model.value_and_gradient(images, cross_entropy(logits.argmax(1)))
+    except FAULTS as error:
+        return [f"no gradients, which most attacks need: {described(error)}"]
+    if _agree(said, logits, model):
+        return []
+    return [str(Flag("context output", "the logits of an image change when gradients are asked for"))]
+
+
+def _agree(logits: Tensor, others: Tensor, model: TorchClassifier) -> bool:
+    """Tell whether the logits ``(N, K)`` of two passes are equal up to rounding."""
+    slack = max(AGREEMENT, 16 * torch.finfo(model.dtype).eps) * spread(others)
+    return bool(((logits - others).abs().amax(1) <= slack).all())
 
 
 def _generator(device: torch.device) -> Tensor:
@@ -161,7 +176,14 @@ def guessed(frame: pandas.DataFrame) -> list[str]:
     return remarks
 
 
-def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, Any], *, answering: bool = True) -> None:
+def rehearse(
+    attack: Callable[..., Any],
+    budget: Budget,
+    options: Mapping[str, Any],
+    shape: tuple[int, ...] = (1, 2, 2),
+    *,
+    answering: bool = True,
+) -> None:
     """Run an attack's first step on a model of four pixels, so that wrong options are found before anything is computed.
 
     Args:
@@ -169,19 +191,21 @@ def rehearse(attack: Callable[..., Any], budget: Budget, options: Mapping[str, A
         budget: As in the threat.
         options: As in the threat.
         answering: Whether the model answers; an attack that would run to its end stops where it first asks a silent one.
+        shape: Of one image, four pixels in all.
 
     Raises:
         UserError: What the attack says of its options. Other errors are left for the real run.
     """
-    images, labels = torch.full((2, 1, 2, 2), 0.5), torch.tensor([0, 1])
+    images, labels = torch.full((2, *shape), 0.5), torch.tensor([0, 1])
     draws = Draws.of(["0", "1"], seed=0, threat="rehearsal")
     try:
         proposals = lifted(attack)(_FourPixels(answering), images, labels, budget=budget, draws=draws, **options)
         next(proposals)
         proposals.send(Keep(torch.tensor([True, True])))
+        proposals.close()
     except UserError:
         raise
-    except Exception:  # a toy model may not be what the attack is made for
+    except FAULTS:  # a toy model may not be what the attack is made for
         return
 
 

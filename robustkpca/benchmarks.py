@@ -59,5 +59,4 @@ def find_benchmark(name: str) -> Benchmark:
     Raises:
         UnknownName: If there is none of that name.
     """
-    benchmark: Benchmark = registry.find("benchmarks", name).load()
-    return benchmark
+    return registry.find("benchmarks", name).value(Benchmark)

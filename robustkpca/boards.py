@@ -12,6 +12,7 @@ from robustkpca import indicators, registry
 from robustkpca.errors import BadValue
 from robustkpca.records import Verdict
 from robustkpca.statistics import mcnemar, wilson
+from robustkpca.versions import left_out, newest
 
 if TYPE_CHECKING:  # annotations only: pandas is imported by whoever made the frame
     import pandas
@@ -156,8 +157,7 @@ def find_board(name: str) -> Board:
     Raises:
         UnknownName: If there is none of that name.
     """
-    board: Board = registry.find("leaderboards", name).load()
-    return board
+    return registry.find("leaderboards", name).value(Board)
 
 
 def spelled(board: Board, known: Container[str] = ()) -> Board:
@@ -199,6 +199,8 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
         frame: Records as `robustkpca.store.read` returns them.
         board: A board, its name, or ``None`` for one column per threat that occurs.
 
+    Of several versions of a threat the newest counts; a note tells how many other records are left out.
+
     Raises:
         BadValue: If two implementations of a threat would share a column.
     """
@@ -208,10 +210,14 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
         board = board_of(list(frame["threat_label"].unique()))
     elif isinstance(board, str):
         board = spelled(find_board(board), set(frame["threat_label"].unique()))
-    return [_table(part, board) for _, part in frame.groupby("data", observed=True, sort=True)]
+    current, tables = newest(frame), []
+    for data, part in frame[current].groupby("data", observed=True, sort=True):
+        older = frame[~current & (frame["data"] == data) & frame["threat_label"].isin(board.threats)]
+        tables.append(_table(part, board, left_out(older)))
+    return tables
 
 
-def _table(frame: pandas.DataFrame, board: Board) -> Table:
+def _table(frame: pandas.DataFrame, board: Board, remarks: Sequence[str]) -> Table:
     drafts: list[tuple[Row, list[_Column]]] = []
     groups = list(frame.groupby(["model", "seed"], observed=True, sort=True))
     names = [str(part["model_name"].iloc[0]) for _, part in groups]
@@ -229,10 +235,9 @@ def _table(frame: pandas.DataFrame, board: Board) -> Table:
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
     rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
-    remarks = {flag for row in rows for cell in row.cells for flag in cell.flags} - {
-        f for row in rows for f in row.flags
-    }
-    notes = [*sorted(remarks), *(f"{row.name}, without rank: {flag}" for row in rows for flag in row.flags)]
+    held_out = {flag for row in rows for flag in row.flags}
+    own = sorted({flag for row in rows for cell in row.cells for flag in cell.flags} - held_out)
+    notes = [*remarks, *own, *(f"{row.name}, without rank: {flag}" for row in rows for flag in row.flags)]
     return Table(board, str(frame["data"].iloc[0]), str(frame["data_name"].iloc[0]), tuple(rows), tuple(notes))
 
 

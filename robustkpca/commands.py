@@ -78,8 +78,13 @@ def _outcome() -> int:
     except (KeyboardInterrupt, click.Abort):
         say("interrupted; the same command continues where it stopped")
         return INTERRUPTED
-    except SystemExit:  # click and rich leave in this way when the reader of a pipe has gone
-        return DONE
+    except SystemExit as error:
+        if isinstance(
+            error.__context__, OSError
+        ):  # click and rich leave in this way when the reader of a pipe has gone
+            return DONE
+        say(f"a model or a plug-in ended the program with sys.exit({error.code!r}); expected it to return or to raise")
+        return WRONG_INPUT
 
 
 @click.group(

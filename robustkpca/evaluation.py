@@ -22,6 +22,8 @@ from robustkpca.data.digits import DIGITS
 from robustkpca.data.inputs import checked_images, checked_labels
 from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue, Unusable, UserError, unknown
+from robustkpca.indicators import Flag
+from robustkpca.masking import KINDS, useless
 from robustkpca.matrix import Matrix, ModelChoice
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.models.loading import load_model, wrap
@@ -56,7 +58,7 @@ class AttackResult:
         forwards: ``(N,)``, int64, forward passes spent.
         backwards: ``(N,)``, int64, backward passes spent.
         details: Why a verdict is ``INVALID`` or ``FAILED``; empty otherwise.
-        flags: Remarks about the model.
+        flags: Remarks about the model and its gradients.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -122,8 +124,8 @@ def attack(
         UserError: If an input cannot be used; the message says how to mend it.
     """
     one = threat if isinstance(threat, ThreatModel) else ThreatModel.parse(threat)
-    _rehearse([one])
     images = checked_images(images, dimensions=(2, 4))
+    _rehearse([one], (4,) if images.ndim == 2 else (1, 2, 2))
     labels = checked_labels(labels, len(images))
     if not len(images):
         raise BadValue("no images: got a batch of 0; expected at least one")
@@ -141,6 +143,9 @@ def attack(
         outputs = classifier.logits(images[:1]).shape[1]
         checked_labels(labels, len(images), outputs)
         result = judge_threat(classifier, images, labels, one, seed=seed, samples=ids)
+    survived = [verdict is Verdict.SURVIVED for verdict in result.verdicts]
+    shares = useless(survived, {kind: getattr(result.meter, kind).cpu().numpy() for kind in KINDS})
+    flags += [str(Flag(kind, f"on {share} of the surviving samples")) for kind, share in shares.items()]
     return AttackResult(
         tuple(result.verdicts),
         result.images,
@@ -170,6 +175,7 @@ class Run:
 
     Args:
         board: The columns that were asked for.
+        threats: What they need.
         models: Ids, in the order asked for.
         data: The data set.
         seed: The seed of the run.
@@ -178,6 +184,7 @@ class Run:
     """
 
     board: Board
+    threats: tuple[ThreatModel, ...]
     models: tuple[str, ...]
     data: Dataset
     seed: int
@@ -190,7 +197,9 @@ class Run:
 
         frame = self.store.frame()
         mine = frame["model"].isin(self.models) & (frame["data"] == self.data.spec.id) & (frame["seed"] == self.seed)
-        mine &= frame["threat_label"].isin(self.board.threats) & frame["sample"].isin(self.samples)
+        wanted = {f"{one} {one.version}" for one in self.threats}
+        mine &= (frame["threat"].astype(str) + " " + frame["threat_version"].astype(str)).isin(wanted)
+        mine &= frame["sample"].isin(self.samples)
         planned = [str(len(self.samples))] * int(mine.sum())
         return frame[mine].assign(planned=pandas.Categorical(planned)).reset_index(drop=True)
 
@@ -258,7 +267,8 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
                 f"model {one.choice.name}: {matrix.device} has too little memory for passes of {classifier.batch_size} images; "
                 "choose a smaller --batch-size (no verdict depends on it), the same command then continues"
             ) from error
-    done = Run(board, tuple(groups), data, matrix.seed, store, frozenset(data.ids[position] for position in positions))
+    samples = frozenset(data.ids[position] for position in positions)
+    done = Run(board, tuple(threats), tuple(groups), data, matrix.seed, store, samples)
     for remark in guessed(done.frame()):
         log.warning("%s", remark)
     return done
@@ -336,11 +346,11 @@ def _refuse_unknown(texts: Sequence[str]) -> None:
         raise unknown("threat", name, known)
 
 
-def _rehearse(threats: Sequence[ThreatModel]) -> None:
+def _rehearse(threats: Sequence[ThreatModel], shape: tuple[int, ...] = (1, 2, 2)) -> None:
     for one in threats:
         for part in one.parts:
             if part.budget is not None:
-                rehearse(part.function(), part.budget, part.call.arguments, answering=not part.engine)
+                rehearse(part.function(), part.budget, part.call.arguments, shape, answering=not part.engine)
 
 
 def _loaded(

@@ -20,6 +20,7 @@ from robustkpca import registry
 from robustkpca.budget import Budget
 from robustkpca.calls import Call
 from robustkpca.errors import UserError
+from robustkpca.masking import KINDS, SHARE, useless
 from robustkpca.records import Verdict
 from robustkpca.statistics import mcnemar, wilson
 
@@ -33,6 +34,7 @@ FLAGS = {
     "probabilities": "remove the final softmax",
     "not finite": "mend the network, or use --dtype float64",
     "zero gradients": "add square and a transfer attack, which need no gradient",
+    "nonfinite gradients": "mend the network, and add square, which needs no gradient",
     "saturated loss": "add apgd_dlr or fab_t, whose losses do not saturate",
     "black box wins": "add square(queries=20000) and a transfer attack, and rank by the worst of all",
     "one step wins": "add apgd_ce(restarts=5) and apgd_dlr, and rank by the worst of all",
@@ -46,8 +48,6 @@ LEAST = 3
 """Samples that it takes; one or two that an attack misses are chance."""
 POINTS = 0.002
 """Share of the samples beyond which a weaker attack may not win (AutoAttack, ``check_square_sr``)."""
-SHARE = 0.01
-"""Share of the surviving samples from which on zero gradients and saturated losses are flagged."""
 SATURATED = 87.0
 """Margin in logits from which on the gradient of a cross-entropy is below the smallest normal float32."""
 UNBOUNDED = Fraction(1, 2)
@@ -201,14 +201,12 @@ def _unbounded_survivors(met: Sequence[Met]) -> Iterator[Flag]:
             yield Flag("unbounded survivors", f"{len(left)} of {tried} samples survive {_named(far)}")
 
 
-def _zero_gradients(met: Sequence[Met]) -> Iterator[Flag]:
+def _useless_gradients(met: Sequence[Met]) -> Iterator[Flag]:
     for one in met:
-        if "zero_gradients" not in one.frame:
-            continue
-        zero = _standing(one)["zero_gradients"] > 0
-        if len(zero) and float(zero.mean()) > SHARE:
-            share = f"{100 * float(zero.mean()):.0f} %"
-            yield Flag("zero gradients", f"on {share} of the samples that survive {one.label}")
+        frame = _standing(one)
+        shares = useless([True] * len(frame), {kind: frame[kind] for kind in KINDS if kind in frame})
+        for name, share in shares.items():
+            yield Flag(name, f"on {share} of the samples that survive {one.label}")
 
 
 def _saturated_loss(met: Sequence[Met]) -> Iterator[Flag]:
@@ -268,7 +266,7 @@ _INDICATORS: tuple[Callable[[Sequence[Met]], Iterator[Flag]], ...] = (
     _one_step_wins,
     _budget_without_effect,
     _unbounded_survivors,
-    _zero_gradients,
+    _useless_gradients,
     _saturated_loss,
     _not_finite,
     _silent_success,

@@ -1,78 +1,55 @@
 """The only place that says who won.
 
 An attack proposes candidates; here each is checked (finite, in range, within budget, misclassified), what is broken leaves,
-and the attack goes on with the rest.
+and the attack goes on with the rest. Logits that an attack states spare a pass while it runs, and are believed no further:
+what they decided is scored once more at the end. Whatever a model or a plug-in raises is recorded with its text, and the
+other shards go on.
 """
 
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import OutOfMemoryError, Tensor
 
 from robustkpca.adversary import Candidate, Classifier, Keep, Proposals, lifted
 from robustkpca.budget import Budget
 from robustkpca.draws import Draws
-from robustkpca.errors import UserError
+from robustkpca.judgement import Judgement, spread
 from robustkpca.meter import MeteredClassifier, margins
 from robustkpca.records import Verdict
+from robustkpca.strangers import FAULTS, NOTHING, answered, described, last_of
 
 RESCORE_TOLERANCE = 1e-4
-"""How far, relative to the spread of the logits, a broken image's margin may recover when it is scored once more."""
+"""How far, relative to the spread of the logits, a margin may cross zero when its image is scored once more."""
+STATED_TOLERANCE = 0.05
+"""How far, relative to the spread of the logits, those that an attack states may differ from those of the model.
 
-
-@dataclass
-class Judgement:
-    """What became of a batch; tensors have one row per image, in the order given.
-
-    Args:
-        labels: ``(N,)``, int64, the true classes.
-        images: ``(N, C, H, W)``, the image that decided: the first that broke, otherwise the last proposed.
-        clean_logits: ``(N, K)`` of the images as given.
-        logits: ``(N, K)`` of the deciding images.
-        verdicts: One per image.
-        distances: ``(N,)`` size of the change, in the norm of the budget; zero where nothing was tried.
-        meter: Passes per image.
-        details: Why a verdict is ``INVALID`` or ``FAILED``; empty otherwise.
-    """
-
-    labels: Tensor
-    images: Tensor
-    clean_logits: Tensor
-    logits: Tensor
-    verdicts: list[Verdict]
-    distances: Tensor
-    meter: MeteredClassifier
-    details: list[str] = field(default_factory=list)
-
-    def give(self, where: Tensor, verdict: Verdict, detail: str = "") -> None:
-        """Write a verdict for the images at these positions ``(M,)``."""
-        for position in where.tolist():
-            self.verdicts[position] = verdict
-            self.details[position] = detail
-
-    def take(self, rows: Tensor, later: Judgement) -> None:
-        """Let another judgement decide the images at these positions ``(M,)``; what it cost is added."""
-        for mine, theirs in (
-            (self.images, later.images),
-            (self.logits, later.logits),
-            (self.distances, later.distances),
-        ):
-            mine[rows] = theirs.to(mine.dtype)
-        for row, verdict, detail in zip(rows.tolist(), later.verdicts, later.details, strict=True):
-            self.verdicts[row], self.details[row] = verdict, detail
-        self.meter.add(rows, later.meter)
+Wide enough for half precision and for kernels that differ between passes with and without gradients.
+"""
 
 
 def judge_clean(model: Classifier, images: Tensor, labels: Tensor) -> Judgement:
-    """Judge the images as they are: ``SURVIVED``, ``MISTAKEN``, or ``INVALID`` where the output is not finite."""
+    """Judge the images as they are: ``SURVIVED``, ``MISTAKEN``, or ``INVALID`` where the output is not finite.
+
+    All are ``FAILED`` where the model raises.
+
+    Raises:
+        OutOfMemoryError: If the pass does not fit into memory, which no other pass of this size would.
+    """
     meter = MeteredClassifier(model, len(images), images.device, labels)
-    logits = meter.logits(images)
+    failure = ""
+    try:
+        logits = meter.logits(images)
+    except OutOfMemoryError:
+        raise
+    except FAULTS as error:
+        failure = described(error)
+        logits = torch.full((len(images), int(labels.max()) + 1), torch.nan, device=images.device)
     right = logits.argmax(1) == labels
     finite = logits.isfinite().all(1)
     result = Judgement(
@@ -86,6 +63,8 @@ def judge_clean(model: Classifier, images: Tensor, labels: Tensor) -> Judgement:
         [""] * len(images),
     )
     result.give((~finite).nonzero().squeeze(1), Verdict.INVALID, "the model's output for the clean image is not finite")
+    if failure:
+        result.give(torch.arange(len(images)), Verdict.FAILED, failure)
     return result
 
 
@@ -102,7 +81,8 @@ def judge_attack(
     """Run an attack under the ``pixel`` protocol.
 
     Only what is classified correctly is attacked. Every candidate is judged; what breaks, or cannot be judged, leaves at
-    once. Broken images are scored once more at the end, and contradictions are ``INVALID``.
+    once. Broken images, and survivors by logits that the attack stated, are scored once more at the end; contradictions are
+    ``INVALID``.
 
     Args:
         model: Maps images in [0, 1] to logits.
@@ -114,13 +94,13 @@ def judge_attack(
         options: Further arguments of the attack.
     """
     result = judge_clean(model, images, labels)
-    standing = torch.tensor([verdict is Verdict.SURVIVED for verdict in result.verdicts], device=images.device)
-    standing = standing.nonzero().squeeze(1)
+    standing = result.where(Verdict.SURVIVED)
     if not len(standing):
         return result
     result.meter.stand(standing)
     if not inspect.isgeneratorfunction(attack):
         result.meter.watch(images, labels, budget)
+    stated = torch.zeros(len(images), dtype=torch.bool, device=images.device)
     images, labels = images[standing], labels[standing]
     proposals: Proposals | None = None
     keep: Keep | None = None
@@ -131,19 +111,19 @@ def judge_attack(
         while len(standing):
             candidate = next(proposals) if keep is None else proposals.send(keep)
             keep = _judge_candidate(result, candidate, standing, images, labels, budget)
+            stated[standing] = candidate.logits is not None
             if keep.index is not None:
                 standing, images, labels = keep(standing, images, labels)
                 result.meter.stand(standing)
     except StopIteration:
-        pass
-    except UserError:
-        raise
-    except Exception as error:  # whatever a plug-in does wrong is recorded with its text; the other shards go on
-        result.give(standing, Verdict.FAILED, _describe(error))
-    finally:
-        if proposals is not None:
+        if keep is None:
+            result.give(standing, Verdict.FAILED, NOTHING)
+    except FAULTS as error:
+        result.give(standing, Verdict.FAILED, described(error))
+    if proposals is not None:
+        with suppress(*FAULTS):  # everything is decided by now
             proposals.close()
-    _rescore(model, result)
+    _second_look(model, result, stated)
     return result
 
 
@@ -177,19 +157,21 @@ def judge_published(
         under float16 autocast.
     """
     result = judge_clean(model, images, labels)
-    everyone = torch.ones(len(images), dtype=torch.bool, device=images.device)
+    everyone = torch.arange(len(images))
+    if Verdict.FAILED in result.verdicts:
+        return result
     predictions = result.clean_logits.argmax(1)
     try:
         proposals = lifted(attack)(result.meter, images.clone(), predictions, budget=budget, draws=draws, **options)
-        last = _last(proposals, Keep(everyone))
-        if last is not None:
-            proposed, logits = _answered(result.meter, last, images.shape)
-            result.distances = budget.distance(proposed, images).float()
-            _compare(result, proposed, logits, budget.allows(proposed, images))
-    except UserError:
-        raise
-    except Exception as error:  # see judge_attack
-        result.give(everyone.nonzero().squeeze(1), Verdict.FAILED, _describe(error))
+        last = last_of(proposals, Keep(torch.ones(len(images), dtype=torch.bool, device=images.device)))
+        proposed, logits = answered(result.meter, last, images.shape, result.clean_logits)
+        result.distances = budget.distance(proposed, images).float()
+        own = logits if last.logits is None else model.logits(proposed)
+        _compare(result, proposed, own, budget.allows(proposed, images))
+        if last.logits is not None:
+            _refuse_stated(model, result, everyone, logits, own)
+    except FAULTS as error:
+        result.give(everyone, Verdict.FAILED, described(error))
     return result
 
 
@@ -213,7 +195,7 @@ def judge_in_turn(judges: Iterable[Callable[[Tensor], Judgement]], count: int) -
             result = part
         else:
             result.take(rows.to(result.labels.device), part)
-        rows = rows[torch.tensor([verdict is Verdict.SURVIVED for verdict in part.verdicts], dtype=torch.bool)]
+        rows = rows[part.where(Verdict.SURVIVED).cpu()]
     assert result is not None
     return result
 
@@ -230,7 +212,11 @@ def judge_change(model: Classifier, images: Tensor, changed: Tensor, labels: Ten
         labels: ``(N,)``, int64, true classes.
     """
     result = judge_clean(model, images, labels)
-    _compare(result, changed, result.meter.logits(changed), torch.ones_like(labels, dtype=torch.bool))
+    try:
+        if Verdict.FAILED not in result.verdicts:
+            _compare(result, changed, result.meter.logits(changed), torch.ones_like(labels, dtype=torch.bool))
+    except FAULTS as error:
+        result.give(torch.arange(len(images)), Verdict.FAILED, described(error))
     return result
 
 
@@ -251,40 +237,11 @@ def judge_corruption(
         if not isinstance(changed, Tensor) or (changed.shape, changed.dtype) != (pixels.shape, pixels.dtype):
             kind = f"{tuple(changed.shape)} {changed.dtype}" if isinstance(changed, Tensor) else type(changed).__name__
             raise ValueError(f"the corruption gave {kind} for {tuple(pixels.shape)} {pixels.dtype}")
-    except UserError:
-        raise
-    except Exception as error:  # see judge_attack
+    except FAULTS as error:
         result = judge_clean(model, images, labels)
-        result.give(torch.arange(len(images)), Verdict.FAILED, _describe(error))
+        result.give(torch.arange(len(images)), Verdict.FAILED, described(error))
         return result
     return judge_change(model, images, changed.to(images.dtype) / 255, labels)
-
-
-def _last(proposals: Proposals, keep: Keep) -> Candidate | None:
-    last = None
-    try:
-        last = next(proposals)
-        while True:
-            last = proposals.send(keep)
-    except StopIteration:
-        return last
-
-
-def _answered(model: Classifier, candidate: Candidate, shape: torch.Size) -> tuple[Tensor, Tensor]:
-    """Return a candidate's images and what the model says of them, both without a graph."""
-    if not isinstance(candidate, Candidate) or not isinstance(candidate.images, Tensor):
-        got = candidate.images if isinstance(candidate, Candidate) else candidate
-        raise TypeError(
-            f"the attack proposed a {type(got).__name__}; expected it to yield Candidate(images), or to return images"
-        )
-    proposed = candidate.images.detach()
-    if proposed.shape != shape:
-        raise ValueError(
-            f"the attack proposed {tuple(proposed.shape)} where {tuple(shape)} stand; narrow what it holds with what yield "
-            "gives back: keep = yield Candidate(images); images = keep(images)"
-        )
-    logits = model.logits(proposed) if candidate.logits is None else candidate.logits
-    return proposed, logits.detach()
 
 
 def _compare(result: Judgement, images: Tensor, logits: Tensor, allowed: Tensor) -> None:
@@ -305,7 +262,7 @@ def _judge_candidate(
     result: Judgement, candidate: Candidate, standing: Tensor, images: Tensor, labels: Tensor, budget: Budget
 ) -> Keep:
     """Judge one candidate for everyone standing, whose images and labels these are; return who stays."""
-    proposed, logits = _answered(result.meter, candidate, images.shape)
+    proposed, logits = answered(result.meter, candidate, images.shape, result.clean_logits)
     distances = budget.distance(proposed, images)
     allowed = budget.allows(proposed, images, distances)  # never where the distance is not finite
     finite, right = logits.isfinite().all(1), logits.argmax(1) == labels
@@ -323,19 +280,36 @@ def _judge_candidate(
     return keep
 
 
-def _rescore(model: Classifier, result: Judgement) -> None:
-    """Score the broken images once more; one that is classified correctly now proves that something is unstable."""
-    broken = (
-        torch.tensor([v is Verdict.BROKEN for v in result.verdicts], device=result.images.device).nonzero().squeeze(1)
-    )
-    if not len(broken):
+def _second_look(model: Classifier, result: Judgement, stated: Tensor) -> None:
+    """Score once more what is broken, and what survived by logits that the attack stated ``(N,)``, bool.
+
+    A verdict that does not stand again proves that something is unstable, or that the attack is not to be believed.
+    """
+    broken, survived = result.where(Verdict.BROKEN), result.where(Verdict.SURVIVED)
+    survived = survived[stated[survived]]
+    rows = torch.cat([broken, survived])
+    if not len(rows):
         return
-    logits = model.logits(result.images[broken])
-    slack = RESCORE_TOLERANCE * (logits.amax(1) - logits.amin(1)).clamp_min(1)
-    recovered = ~(margins(logits, result.labels[broken]) <= slack)
-    result.give(broken[recovered], Verdict.INVALID, "scored once more, the broken image is classified correctly")
+    try:
+        own = model.logits(result.images[rows])
+        said, result.logits[rows] = result.logits[rows], own.to(result.logits.dtype)
+        lead, slack = margins(own, result.labels[rows]), RESCORE_TOLERANCE * spread(own)
+        first = torch.arange(len(rows), device=rows.device) < len(broken)
+        recovered, lost = first & ~(lead <= slack), ~first & ~(lead >= -slack)
+        result.give(rows[recovered], Verdict.INVALID, "scored once more, the broken image is classified correctly")
+        result.give(rows[lost], Verdict.INVALID, "scored once more, the surviving image is not classified correctly")
+        standing = ~first & ~lost
+        _refuse_stated(model, result, rows[standing], said[standing], own[standing])
+    except FAULTS as error:
+        result.give(rows, Verdict.FAILED, described(error))
 
 
-def _describe(error: Exception) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.name}, line {last.lineno})"
+def _refuse_stated(model: Classifier, result: Judgement, rows: Tensor, said: Tensor, own: Tensor) -> None:
+    """Give ``INVALID`` where an attack states logits ``(M, K)`` that the model does not give, though it repeats its own."""
+    strays = ~((said - own).abs().amax(1) <= STATED_TOLERANCE * spread(own)) & own.isfinite().all(1)
+    rows, own = rows[strays.to(rows.device)], own[strays]
+    if not len(rows):
+        return
+    again = model.logits(result.images[rows])
+    same = (again - own).abs().amax(1) <= RESCORE_TOLERANCE * spread(own)
+    result.give(rows[same.to(rows.device)], Verdict.INVALID, "the logits that the attack states are not the model's")

@@ -30,6 +30,7 @@ class MeteredClassifier:
         backwards: ``(count,)`` backward passes per image.
         zero_gradients: ``(count,)`` how many of the gradients were exactly zero while the image was classified correctly. Some
             losses are flat by themselves beyond the decision boundary.
+        nonfinite_gradients: ``(count,)`` how many of the gradients held NaN or infinite entries.
         best_margins: ``(count,)`` the smallest margin that was seen within the budget; NaN where nobody looked.
     """
 
@@ -40,6 +41,7 @@ class MeteredClassifier:
         self.forwards = torch.zeros(count, dtype=torch.int64, device=device)
         self.backwards = torch.zeros_like(self.forwards)
         self.zero_gradients = torch.zeros_like(self.forwards)
+        self.nonfinite_gradients = torch.zeros_like(self.forwards)
         self.best_margins = torch.full((count,), torch.nan, device=device)
         self._watched: tuple[Tensor, Tensor, Budget] | None = None
 
@@ -63,6 +65,7 @@ class MeteredClassifier:
         self.backwards[rows] += other.backwards
         self.zero_gradients[rows] += other.zero_gradients
         self.best_margins[rows] = self.best_margins[rows].fmin(other.best_margins)
+        self.nonfinite_gradients[rows] += other.nonfinite_gradients
 
     def logits(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return ``(N, K)`` for images ``(N, C, H, W)``.
@@ -84,10 +87,12 @@ class MeteredClassifier:
         self.forwards.index_add_(0, owners, one)
         self.backwards.index_add_(0, owners, one)
         logits, gradient = self._model.value_and_gradient(images, loss)
-        flat = (gradient.flatten(1) == 0).all(1)
+        largest = gradient.flatten(1).abs().amax(1).to(owners.device)  # NaN where an entry is NaN
+        flat = largest == 0
         if self._labels is not None and bool(flat.any()):
             flat = flat & (logits.argmax(1) == self._labels[owners]).to(flat.device)
-        self.zero_gradients.index_add_(0, owners, flat.to(owners.device, torch.int64))
+        self.zero_gradients.index_add_(0, owners, flat.long())
+        self.nonfinite_gradients.index_add_(0, owners, (~largest.isfinite()).long())
         self._look(images, logits, owners)
         return logits, gradient
 

@@ -11,17 +11,24 @@ where the thing lies, and nothing is imported before it is asked for. The built-
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, version
-from typing import Any
+from typing import Any, TypeVar
 
 from robustkpca.errors import BadValue, Unusable, UserError, unknown
 
+Thing = TypeVar("Thing")
 GROUPS = ("models", "attacks", "corruptions", "tasks", "benchmarks", "leaderboards")
+OWN = "robustkpca"
+RESERVED = ("published", "timm")
+"""Prefixes that mean something else in the text of a threat or a model."""
 _SINGULAR = {"leaderboards": "board", "tasks": "task"}
+_PREFIX = re.compile(r"[A-Za-z0-9_][\w.-]*")
+_NAME = re.compile(r"[^()\s,=@:]+")
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,14 @@ class Entry:
     origin: str = ""
     engine: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.version, bool) or not isinstance(self.version, int):
+            raise BadValue(f"entry {self.target!r}: version is {self.version!r}; expected a whole number")
+        if not isinstance(self.tags, tuple | list):
+            raise BadValue(
+                f"entry {self.target!r}: tags is {self.tags!r}; expected a tuple of words, such as ('linf',)"
+            )
+
     def load(self, *, published: bool = False) -> Any:
         """Import the thing.
 
@@ -60,10 +75,36 @@ class Entry:
             return getattr(importlib.import_module(module), attribute)
         except UserError:
             raise
-        except Exception as error:  # a stranger's module may fail in any way
+        except (Exception, SystemExit) as error:  # a stranger's module may fail in any way
             expected = isinstance(error, ImportError | AttributeError)
             reason = str(error) if expected else f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise Unusable(f"{target!r} from {self.origin or 'a plug-in'} cannot be imported: {reason}") from error
+
+    def function(self, *, published: bool = False) -> Callable[..., Any]:
+        """Import the thing, which has to be a function.
+
+        Raises:
+            Unusable: If it cannot be imported, or is none.
+        """
+        thing: Callable[..., Any] = self.load(published=published)
+        if not callable(thing):
+            raise self._other(self.published if published else self.target, thing, "function")
+        return thing
+
+    def value(self, kind: type[Thing]) -> Thing:
+        """Import the thing, which has to be of a certain type.
+
+        Raises:
+            Unusable: If it cannot be imported, or is of another type.
+        """
+        thing = self.load()
+        if not isinstance(thing, kind):
+            raise self._other(self.target, thing, kind.__name__)
+        return thing
+
+    def _other(self, target: str, thing: object, wanted: str) -> Unusable:
+        kind, owner = type(thing).__name__, self.origin or "a plug-in"
+        return Unusable(f"{target!r} from {owner} is of type {kind}; expected a {wanted}")
 
 
 def entries(group: str) -> dict[str, Entry]:
@@ -100,28 +141,41 @@ def _entries(group: str) -> Mapping[str, Entry]:
     if group not in GROUPS:
         raise BadValue(f"registry group {group!r}: expected one of {', '.join(GROUPS)}")
     found: dict[str, Entry] = {}
-    points = sorted(
-        entry_points(group=f"robustkpca.{group}"), key=lambda point: (point.name != "robustkpca", point.name)
-    )
-    if not any(point.name == "robustkpca" for point in points):
+    points = sorted(entry_points(group=f"robustkpca.{group}"), key=lambda point: (not _is_own(point), point.name))
+    if not any(map(_is_own, points)):
         raise Unusable("robustkpca is not installed in this environment: run 'pip install -e .' in its checkout")
+    announced: dict[str, str] = {}
     for point in points:
+        package = point.dist.name if point.dist else ""
+        if announced.setdefault(point.name, package) != package:
+            owner = announced[point.name] or "another package"
+            _leave_out(f"{package}: {point.name}", f"{owner} announces under the same name; rename the entry point")
+            continue
         for name, entry in _table(point).items():
-            full = name if point.name == "robustkpca" else f"{point.name}/{name}"
-            found.setdefault(full, entry)
+            found[name if _is_own(point) else f"{point.name}/{name}"] = entry
     return found
+
+
+def _is_own(point: EntryPoint) -> bool:
+    """Tell our own tables from those of a stranger that calls itself by our name."""
+    return point.name == OWN and point.dist is not None and point.dist.name == OWN
 
 
 def _table(point: EntryPoint) -> dict[str, Entry]:
     """Read the table behind an entry point, each entry stamped with its package."""
     try:
-        table = point.load()
+        if point.name in RESERVED or not _PREFIX.fullmatch(point.name):
+            raise BadValue(f"the entry point {point.name!r} cannot stand before a name; rename it")
+        table = dict(point.load())
+        strange = [name for name in table if not isinstance(name, str) or not _NAME.fullmatch(name)]
+        if strange:
+            raise BadValue(f"{strange[0]!r} cannot be written as a name; expected one without spaces and ( ) , = @ :")
         origin = f"{point.dist.name}=={point.dist.version}" if point.dist else point.name
-        return {name: _stamped(entry, origin) for name, entry in dict(table).items()}
+        return {name: _stamped(entry, origin) for name, entry in table.items()}
     except (Exception, SystemExit) as error:  # a stranger's package may fail in any way; the rest must stay usable
-        if point.name == "robustkpca":
+        if _is_own(point):
             raise
-        _leave_out(point.name, " ".join(f"{point.module}: {type(error).__name__}: {error}".split()))
+        _leave_out(point.name, " ".join(f"{point.value.partition(':')[0]}: {type(error).__name__}: {error}".split()))
         return {}
 
 

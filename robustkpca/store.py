@@ -7,11 +7,8 @@ threat, data set and seed are the key: when one of them changes, so does the fol
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from robustkpca.errors import BadValue, Unusable
 from robustkpca.records import RunHeader, Verdict
 from robustkpca.reproduction import command
+from robustkpca.shards import read_header, read_shard, write_shard
 from robustkpca.specs import fingerprint, slug
 
 if TYPE_CHECKING:  # annotations only: pandas and pyarrow are imported when results are touched
@@ -27,7 +25,6 @@ if TYPE_CHECKING:  # annotations only: pandas and pyarrow are imported when resu
 
 KEY = ("model", "threat", "threat_version", "data", "seed", "sample")
 """The columns of a frame that identify a record."""
-_HEADER = b"robustkpca"
 _PERMANENT = [Verdict.MISTAKEN.value, Verdict.SURVIVED.value, Verdict.BROKEN.value, Verdict.INVALID.value]
 
 
@@ -40,6 +37,13 @@ class Cell:
     threat_version: int
     data: str
     seed: int
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any]) -> Cell:
+        """Return the cell that the fields of a `RunHeader` name."""
+        return cls(
+            header["model"]["id"], header["threat"], header["threat_version"], header["data"]["id"], header["seed"]
+        )
 
     @property
     def folder(self) -> str:
@@ -64,13 +68,21 @@ class ResultStore:
             raise BadValue(f"results folder {self.folder} is a file; expected a folder")
 
     def done(self, cell: Cell) -> set[str]:
-        """Return the ids of the samples whose verdict is known; failed attempts are not."""
+        """Return the ids of the samples whose verdict is known; failed attempts are not.
+
+        Raises:
+            UserError: If a shard cannot be read, or is that of another cell.
+        """
         import pyarrow.compute
 
         known: set[str] = set()
         for path in sorted((self.folder / cell.folder).glob("shard-*.parquet")):
-            _header(_schema(path), path)
-            table = _read(path, ["sample", "verdict"])
+            table, header = read_shard(path, ["sample", "verdict"])
+            if Cell.of(header) != cell:
+                raise Unusable(
+                    f"{path} holds records of {header['model']['label']} under {header['threat']}, which belong into "
+                    f"{Cell.of(header).folder}; move it there"
+                )
             permanent = pyarrow.compute.is_in(table["verdict"].cast("string"), pyarrow.array(_PERMANENT))
             known.update(table["sample"].filter(permanent).to_pylist())
         return known
@@ -90,7 +102,6 @@ class ResultStore:
             Unusable: If the folder cannot be written.
         """
         import pyarrow
-        import pyarrow.parquet
 
         count = len(samples)
         table = pyarrow.table(
@@ -103,27 +114,16 @@ class ResultStore:
                 **{name: _column(values) for name, values in columns.items()},
             }
         )
-        table = table.replace_schema_metadata({_HEADER: json.dumps(header.to_dict(), sort_keys=True).encode()})
-        name = f"shard-{fingerprint([list(samples), header.started])[:16]}.parquet"
-        path = self.folder / cell.folder / name
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        path = self.folder / cell.folder / f"shard-{fingerprint([list(samples), header.started])[:16]}.parquet"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                pyarrow.parquet.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _sync_folder(path.parent)
+            write_shard(path, table, header)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise Unusable(f"results folder {self.folder} cannot be written: {error}") from error
         return path
 
     def headers(self) -> list[dict[str, Any]]:
         """Return the header of every shard, in the order of their paths."""
-        return [_header(_schema(path), path) for path in self._shards()]
+        return [read_header(path) for path in self._shards()]
 
     def frame(self) -> pandas.DataFrame:
         """Return all records, one per key, sorted by it.
@@ -162,14 +162,15 @@ def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
         raise _nothing_in(where)
     parts = []
     for path in paths:
-        table = _read(path)
-        header = _header(table.schema, path)
+        table, header = read_shard(path)
         for name, value in _named(header).items():
             table = table.append_column(name, _constant(value, len(table)))
         each = header["seconds"] / max(1, len(table))
-        table = table.append_column("seconds", pyarrow.array([each] * len(table), pyarrow.float64()))
-        parts.append(table.replace_schema_metadata(None))
-    frame = pyarrow.concat_tables(parts, promote_options="permissive").to_pandas()
+        parts.append(table.append_column("seconds", pyarrow.array([each] * len(table), pyarrow.float64())))
+    try:
+        frame = pyarrow.concat_tables(parts, promote_options="permissive").to_pandas()
+    except pyarrow.ArrowException as error:
+        raise Unusable(f"shards in {where} do not fit together ({str(error).splitlines()[0]})") from error
     failed = frame["verdict"] == Verdict.FAILED.value
     if failed.any():
         frame = pandas.concat([frame[~failed], frame[failed]])
@@ -198,16 +199,6 @@ def _nothing_in(where: str) -> BadValue:
 def _plain(column: pandas.Series[Any]) -> pandas.Series[Any]:
     """Let categories sort by their text, not by the order in which they were met."""
     return column.astype(str) if column.dtype == "category" else column
-
-
-def _header(schema: pyarrow.Schema, path: Path) -> dict[str, Any]:
-    metadata = schema.metadata or {}
-    if _HEADER not in metadata:
-        raise BadValue(f"{path} was not written by robustkpca; move it out of the results folder")
-    header: dict[str, Any] = json.loads(metadata[_HEADER])
-    if header["schema"] > RunHeader.SCHEMA:
-        raise BadValue(f"{path} was written by a newer robustkpca (schema {header['schema']}); upgrade to read it")
-    return header
 
 
 def _named(header: Mapping[str, Any]) -> dict[str, str]:
@@ -240,35 +231,3 @@ def _column(values: Sequence[Any]) -> pyarrow.Array:
         return array.dictionary_encode()
     narrower = {pyarrow.int64(): pyarrow.int32(), pyarrow.float64(): pyarrow.float32()}
     return array.cast(narrower[array.type], safe=False) if array.type in narrower else array
-
-
-def _read(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.ParquetFile(path).read(columns=columns)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise _unreadable(path, error) from error
-
-
-def _schema(path: Path) -> pyarrow.Schema:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.read_schema(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> Unusable:
-    return Unusable(f"{path} cannot be read ({str(error).splitlines()[0]}); delete it and run again")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

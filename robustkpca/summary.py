@@ -7,10 +7,11 @@ from typing import Any
 
 from robustkpca.records import Verdict
 from robustkpca.store import ResultStore
+from robustkpca.versions import newest
 
 
 def summary(folder: str | Path) -> list[dict[str, Any]]:
-    """Return one row per (model, data set, seed, threat), sorted.
+    """Return one row per (model, data set, seed, threat), sorted; of several versions of a threat the newest counts.
 
     Each row has the names, counts of verdicts, how many samples are missing of those asked for, the seconds spent, and the
     first reason why a sample has no verdict.
@@ -23,6 +24,7 @@ def summary(folder: str | Path) -> list[dict[str, Any]]:
     """
     store = ResultStore(folder)
     frame = store.frame()
+    frame = frame[newest(frame)]
     seconds: dict[tuple[str, str, str, int], float] = {}
     planned: dict[tuple[str, str, int], int] = {}
     for header in store.headers():

@@ -116,7 +116,7 @@ class ThreatModel:
             raise BadValue(f"threat {text!r}: {call.name} has no published form; {known} have one")
         if published:
             budget = replace(budget, bounded=False)
-        function = entry.load(published=published)
+        function = entry.function(published=published)
         full = complete(call, function, "attack", given=GIVEN)
         members: tuple[ThreatModel, ...] = ()
         if SEQUENCE in entry.tags:
@@ -139,7 +139,7 @@ class ThreatModel:
     def _corruption(cls, text: str, call: Call, severity: str, entry: registry.Entry) -> ThreatModel:
         if severity not in ("1", "2", "3", "4", "5"):
             raise BadValue(f"threat {text!r}: expected a severity from 1 to 5, such as '{call}:3'")
-        function = entry.load()
+        function = entry.function()
         full = complete(call, function, "corruption", given=GIVEN)
         return cls(full, None, int(severity), Protocol.PIXEL, (), _written(full, function), entry)
 
@@ -178,8 +178,7 @@ class ThreatModel:
         """
         if self.entry is None:
             raise BadValue(f"threat '{self.call.name}' has no function")
-        function: Callable[..., Any] = self.entry.load(published=self.protocol is Protocol.PUBLISHED)
-        return function
+        return self.entry.function(published=self.protocol is Protocol.PUBLISHED)
 
     def _text(self, call: Call) -> str:
         prefix = "published/" if self.protocol is Protocol.PUBLISHED else ""

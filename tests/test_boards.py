@@ -185,10 +185,20 @@ def test_seeds_never_share_a_row() -> None:
     assert sorted((row.seed, row.cells[0].value) for row in found) == [(0, 1.0), (1, 0.5)]
 
 
-def test_two_implementations_of_a_threat_are_refused() -> None:
-    """R109."""
-    with pytest.raises(BadValue, match=f"records of 2 implementations of {PGD}; keep one"):
-        rows_of(records("SS", threat=PGD), records("SS", threat=PGD, first=2, threat_version="2"))
+def test_of_two_versions_of_a_threat_the_newer_counts_and_the_other_is_named() -> None:
+    """R109: never mixed, and an old folder stays of use."""
+    old, new = records("SSS", threat=PGD, threat_version="9"), records("SB", threat=PGD, threat_version="10")
+    (table,) = leaderboard(pandas.concat([records("SS"), old, new], ignore_index=True), board_of([CLEAN, PGD]))
+    assert [cell.value for cell in table.rows[0].cells] == [1.0, 0.5]
+    assert table.notes == (f"3 records of an earlier version of {PGD} are left out",)
+
+
+def test_a_model_with_records_of_an_older_version_alone_has_no_number() -> None:
+    old = records("SS", threat=PGD, model="left-000000000000")
+    new = records("SS", threat=PGD, model="right-000000000000", threat_version="2")
+    clean = records("SS", model="left-000000000000")
+    found = rows_of(clean, old, new, board=board_of([PGD]))
+    assert {row.name: row.cells[0].value for row in found} == {"left": None, "right": 1.0}
 
 
 def test_two_texts_behind_one_label_are_refused() -> None:
@@ -284,6 +294,11 @@ def test_zero_gradients_are_flagged_on_survivors_only(zeros: list[int], flagged:
     """R9: an attack without gradients proves nothing."""
     cell = cell_of(records("SSBB", threat=PGD, zero_gradients=zeros), threats=(PGD,))
     assert any("zero gradients: on 50 %" in flag for flag in cell.flags) is flagged
+
+
+def test_gradients_that_are_not_finite_are_flagged_in_words_of_their_own() -> None:
+    cell = cell_of(records("SSBB", nonfinite_gradients=[0, 2, 1, 1]))
+    assert cell.flags == ("gradients that are not finite on 50 % of the surviving samples: masked?",)
 
 
 def test_without_a_board_every_threat_is_a_column() -> None:

@@ -238,10 +238,10 @@ def test_model_and_generators_are_untouched_when_an_attack_raises(
     network, images = mixed(), pictures()
     labels, threat = named(network, images), raising(error)
     before = state_of(network)
-    if isinstance(error, RuntimeError):
+    if isinstance(error, Exception):
         result = rk.attack(network, images, labels, threat)
         assert set(result.verdicts) == {Verdict.FAILED}
-        assert "broken attack" in result.details[0]
+        assert str(error) in result.details[0]
     else:
         with pytest.raises(type(error)):
             rk.attack(network, images, labels, threat)

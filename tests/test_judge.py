@@ -16,7 +16,8 @@ from robustkpca.attacks.pgd import pgd
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
-from robustkpca.judge import Judgement, judge_attack, judge_change, judge_clean, judge_published
+from robustkpca.judge import judge_attack, judge_change, judge_clean, judge_published
+from robustkpca.judgement import Judgement
 from robustkpca.meter import margins
 from robustkpca.models.loading import wrap
 from robustkpca.records import Verdict
@@ -365,9 +366,99 @@ def test_an_attack_that_forgets_to_narrow_fails() -> None:
 
 
 @pytest.mark.parametrize("judge", [judge_attack, judge_published])
-def test_a_wrong_option_is_the_users_to_mend(judge: Callable[..., Judgement]) -> None:
-    with pytest.raises(BadValue, match="steps must be at least 1"):
-        judged(pgd, pixel(0.75), judge=judge, steps=0)
+@pytest.mark.parametrize("error", [BadValue("not these images"), SystemExit(3), GeneratorExit()])
+def test_whatever_an_attack_raises_is_a_failure_of_these_images_alone(
+    error: BaseException, judge: Callable[..., Judgement]
+) -> None:
+    def attack(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        yield Candidate(images)
+        raise error
+
+    result = judged(attack, pixel(0.75, 0.85), judge=judge)
+    assert result.verdicts == [F, F]
+    assert result.details[0].startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize("judge", [judge_attack, judge_published])
+def test_an_attack_that_proposes_nothing_has_not_tried(judge: Callable[..., Judgement]) -> None:
+    def attack(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        yield from ()
+
+    result = judged(attack, pixel(0.75, 0.85), judge=judge)
+    assert result.verdicts == [F, F]
+    assert "proposed nothing" in result.details[0]
+
+
+def test_published_does_not_take_none_for_an_image() -> None:
+    def attack(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Any]:
+        yield None
+
+    result = judged(attack, pixel(0.75), judge=judge_published)
+    assert result.verdicts == [F]
+    assert "proposed a NoneType" in result.details[0]
+
+
+@pytest.mark.parametrize("ending", ["raises", "goes on"])
+def test_an_attack_that_does_not_let_itself_be_closed_changes_no_verdict(ending: str) -> None:
+    def attack(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        try:
+            yield Candidate(images - 0.1)
+        except GeneratorExit:
+            if ending == "raises":
+                raise ValueError("cleaning up failed") from None
+            yield Candidate(images)
+
+    assert judged(attack, pixel(0.55)).verdicts == [B]
+
+
+@pytest.mark.parametrize("judge", [judge_attack, judge_published])
+@pytest.mark.parametrize("logits", [torch.zeros(1, 2), torch.zeros(2, 3), torch.zeros(2, 2, dtype=torch.long), "text"])
+def test_logits_of_another_form_are_a_failure(logits: Any, judge: Callable[..., Judgement]) -> None:
+    def attack(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        yield Candidate(images, logits)
+
+    result = judged(attack, pixel(0.75, 0.85), judge=judge)
+    assert result.verdicts == [F, F]
+    assert "expected (2, 2)" in result.details[0]
+
+
+class Raising(Threshold):
+    """Raises at one of its calls."""
+
+    def __init__(self, call: int) -> None:
+        super().__init__()
+        self.call, self.calls = call, 0
+
+    def _forward(self, images: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == self.call:
+            raise OSError("the model is tired")
+        return super()._forward(images)
+
+
+@pytest.mark.parametrize("judge", [judge_attack, judge_published])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_model_that_raises_is_a_failure_whenever_it_does(call: int, judge: Callable[..., Judgement]) -> None:
+    """The clean pass, that on the candidate, and under the first protocol that on the broken image."""
+    result = judged(proposing(-0.1), pixel(0.55), model=Raising(call), judge=judge)
+    assert result.verdicts == ([B] if (call, judge) == (3, judge_published) else [F])
+    assert not result.details[0] or "OSError: the model is tired" in result.details[0]
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_model_that_raises_on_changed_images_is_a_failure(call: int) -> None:
+    result = judge_change(Raising(call), pixel(0.9), pixel(0.1), torch.tensor([0]))
+    assert result.verdicts == [F]
+    assert "the model is tired" in result.details[0]
+
+
+def test_memory_that_does_not_suffice_for_a_pass_ends_the_run() -> None:
+    class Large(Threshold):
+        def _forward(self, images: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        judge_clean(Large(), pixel(0.9), torch.tensor([0]))
 
 
 @pytest.mark.parametrize("judge", [judge_attack, judge_published])
@@ -433,6 +524,61 @@ def test_false_logits_of_an_attack_are_found_out() -> None:
         yield Candidate(images, torch.tensor([[0.0, 1.0]]).expand(len(images), 2))
 
     assert judged(liar, pixel(0.9)).verdicts == [I]
+
+
+RIGHT, WRONG = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+
+
+@pytest.mark.parametrize("judge", [judge_attack, judge_published])
+@pytest.mark.parametrize(
+    ("change", "claim", "verdicts"),
+    [(-0.1, RIGHT, [I, I]), (0.0, RIGHT, [I, I]), (0.0, WRONG, [I, I])],
+    ids=["hides a success", "survives by other logits", "invents a success"],
+)
+def test_no_verdict_rests_on_logits_that_an_attack_made_up(
+    change: float, claim: Tensor, verdicts: list[Verdict], judge: Callable[..., Judgement]
+) -> None:
+    def liar(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        yield Candidate(images + change, claim.expand(len(images), 2))
+
+    assert judged(liar, pixel(0.55, 0.58), judge=judge).verdicts == verdicts
+
+
+@pytest.mark.parametrize("judge", [judge_attack, judge_published])
+def test_logits_of_an_earlier_image_are_found_out(judge: Callable[..., Judgement]) -> None:
+    def stale(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        logits = model.logits(images)
+        yield Candidate(images - 0.1, logits)
+
+    assert judged(stale, pixel(0.55, 0.9), judge=judge).verdicts == [I, I]
+
+
+@pytest.mark.parametrize(("call", "verdict"), [(2, I), (3, I), (9, S)])
+def test_a_survivor_by_stated_logits_is_scored_once_more_without_charge(call: int, verdict: Verdict) -> None:
+    """The attack asks in the second call, the judge in the third."""
+
+    def honest(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        yield Candidate(images, model.logits(images))
+
+    result = judged(honest, pixel(0.9), model=Moody(call))
+    assert result.verdicts == [verdict]
+    assert result.meter.forwards.tolist() == [2]
+
+
+def test_a_survivor_of_a_model_that_does_not_repeat_itself_stays() -> None:
+    """Logits that differ from pass to pass are no lie of the attack; the table says that the output is random."""
+
+    class Random(Threshold):
+        calls = 0
+
+        def _forward(self, images: Tensor) -> Tensor:
+            Random.calls += 1
+            return (1 + Random.calls) * super()._forward(images)
+
+    def honest(model: Any, images: Tensor, labels: Tensor, **_: Any) -> Iterator[Candidate]:
+        yield Candidate(images, model.logits(images))
+
+    assert judged(honest, pixel(0.9), model=Random()).verdicts == [S]
 
 
 def test_a_success_that_repeats_stays() -> None:
@@ -529,6 +675,18 @@ def test_saturated_gradients_are_counted() -> None:
     model = Linear(torch.tensor([1e4]), -5e3)
     result = judged(pgd, pixel(0.6), model=model, steps=3, random_start=False)
     assert result.meter.zero_gradients.tolist() == [3]
+
+
+def test_gradients_that_are_not_finite_are_counted() -> None:
+    """The derivative of a square root is infinite at zero."""
+
+    class Rooted(Linear):
+        def _forward(self, images: Tensor) -> Tensor:
+            return super()._forward(images + 0 * (images - images).sqrt())
+
+    result = judged(pgd, pixel(0.6), model=Rooted(torch.tensor([1.0])), steps=3, random_start=False)
+    assert result.meter.nonfinite_gradients.tolist() == [3]
+    assert result.meter.zero_gradients.tolist() == [0]
 
 
 def test_the_keep_of_nobody_lost_is_the_identity() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from robustkpca import registry
+from robustkpca.boards import Board
 from robustkpca.errors import BadValue, UnknownName, Unusable
 from robustkpca.installed import installed
 from robustkpca.registry import Entry
@@ -95,6 +96,49 @@ def test_a_plug_in_is_found_under_its_own_prefix(install: Install) -> None:
 def test_a_plug_in_cannot_take_a_built_in_name(install: Install) -> None:
     install("stranger", "TABLE = {'pgd': 'stranger_of_a_test:pgd'}\n")
     assert registry.find("attacks", "pgd").target == "robustkpca.attacks.pgd:pgd"
+
+
+def test_a_plug_in_cannot_speak_in_our_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its pgd, which gives the images back, would make every model robust."""
+    install("robustkpca", "TABLE = {'pgd': 'robustkpca_of_a_test:pgd', 'mine': 'robustkpca_of_a_test:pgd'}\n")
+    assert registry.find("attacks", "pgd").target == "robustkpca.attacks.pgd:pgd"
+    assert "mine" not in registry.entries("attacks")
+    assert "robustkpca announces under the same name; rename the entry point" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("prefix", ["published", "timm", "x(y", "a b"])
+def test_a_prefix_that_means_something_else_is_left_out(
+    prefix: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(prefix, "TABLE = {'kick': 'robustkpca.errors:unknown'}\n")
+    assert not any(name.startswith(prefix) for name in registry.entries("attacks"))
+    assert f"the entry point {prefix!r} cannot stand before a name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["{'a b@c': 'm:f'}", "{5: 'm:f'}", "{'a': Entry('m:f', version='x')}",
+                                   "{'a': Entry('m:f', tags='linf')}"])  # fmt: skip
+def test_a_table_that_cannot_be_used_is_left_out_as_a_whole(
+    table: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("broken", f"from robustkpca.registry import Entry\nTABLE = {table}\n")
+    assert not any(name.startswith("broken") for name in registry.entries("attacks"))
+    assert "BadValue" in capsys.readouterr().err
+
+
+def test_a_thing_of_another_kind_is_named(install: Install) -> None:
+    install("broken", "TABLE = {'number': 'broken_of_a_test:NUMBER'}\nNUMBER = 3\n")
+    entry = registry.find("attacks", "broken/number")
+    with pytest.raises(Unusable, match="'broken_of_a_test:NUMBER' from broken is of type int; expected a function"):
+        entry.function()
+    with pytest.raises(Unusable, match="of type int; expected a Board"):
+        entry.value(Board)
+
+
+def test_a_module_that_leaves_the_program_is_one_line(install: Install) -> None:
+    install("inner", "import sys\nsys.exit(3)\n")
+    install("leaving", "TABLE = {'exit': 'inner_of_a_test:f'}\n")
+    with pytest.raises(Unusable, match="'inner_of_a_test:f' from leaving cannot be imported: SystemExit: 3"):
+        registry.find("attacks", "leaving/exit").load()
 
 
 def test_a_broken_plug_in_is_reported_and_the_others_stay(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,114 @@ def test_a_foreign_parquet_file_is_named(tmp_path: Path, action: str) -> None:
     with pytest.raises(BadValue, match="was not written by robustkpca; move it out") as caught:
         actions[action]()
     assert str(path) in str(caught.value)
+
+
+def rewritten(path: Path, change: Callable[[pyarrow.Table], pyarrow.Table]) -> None:
+    """Change the records of a shard and keep its header."""
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(change(table).replace_schema_metadata(table.schema.metadata), path)
+
+
+def retold(path: Path, text: bytes) -> None:
+    """Give a shard another header."""
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.replace_schema_metadata({b"robustkpca": text}), path)
+
+
+def refusal(folder: Path, path: Path) -> str:
+    """Return the one line by which reading and resuming refuse a shard."""
+    store, said = ResultStore(folder), []
+    for action in (store.frame, lambda: store.done(CELL)):
+        with pytest.raises(Unusable) as caught:
+            action()
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert str(path) in said[0]
+    assert "\n" not in said[0]
+    return said[0]
+
+
+@pytest.mark.parametrize("column", ["verdict", "sample", "model", "threat", "data", "seed"])
+def test_a_shard_without_one_of_its_columns_is_no_result(tmp_path: Path, column: str) -> None:
+    path = write(tmp_path, ["a"], ["survived"])
+    rewritten(path, lambda table: table.drop_columns([column]))
+    assert f"it has no column {column}" in refusal(tmp_path, path)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("verdict", ["survived", None], "its column verdict is not text throughout"),
+        ("verdict", ["survived", "won"], "it holds the verdict 'won'"),
+        ("sample", ["a", None], "its column sample is not text throughout"),
+        ("sample", [1, 2], "its column sample is not text throughout"),
+    ],
+)
+def test_records_without_sample_or_verdict_are_no_results(
+    tmp_path: Path, column: str, values: list[Any], said: str
+) -> None:
+    path = write(tmp_path, ["a", "b"], ["survived", "broken"])
+    rewritten(path, lambda table: table.set_column(table.column_names.index(column), column, pyarrow.array(values)))
+    assert said in refusal(tmp_path, path)
+
+
+@pytest.mark.parametrize(("column", "value"), [("model", "other"), ("seed", 7), ("seed", "0")])
+def test_records_of_something_else_than_the_header_says_are_refused(tmp_path: Path, column: str, value: Any) -> None:
+    path = write(tmp_path, ["a"], ["survived"])
+    rewritten(path, lambda table: table.set_column(table.column_names.index(column), column, pyarrow.array([value])))
+    with pytest.raises(Unusable, match=f"its column {column} and its header disagree"):
+        read(tmp_path)
+
+
+def _changed(**changes: Any) -> bytes:
+    return json.dumps(header().to_dict() | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"{}", "its header has schema=None"),
+        (b"[]", "its header is a list"),
+        (b"{'schema'", "its header is no JSON"),
+        (b'{"schema": "\xff"}', "its header is no JSON"),
+        (_changed(schema="1"), "its header has schema='1'"),
+        (_changed(planned="4"), "its header has planned='4'"),
+        (_changed(model={"id": CELL.model}), "its header, model has label=None"),
+        (_changed(data="digits"), "its header has data='digits'"),
+    ],
+)
+def test_a_damaged_header_is_named(tmp_path: Path, text: bytes, said: str) -> None:
+    path = write(tmp_path, ["a"], ["survived"])
+    retold(path, text)
+    assert said in refusal(tmp_path, path)
+
+
+def test_texts_may_be_stored_as_plain_text(tmp_path: Path) -> None:
+    """What another tool makes of a shard that it copies."""
+    path = write(tmp_path, ["a", "b"], ["survived", "broken"], started="1")
+    write(tmp_path, ["c"], ["broken"], started="2")
+    before = read(tmp_path)
+    plain = {"model": pyarrow.string(), "verdict": pyarrow.large_string(), "sample": pyarrow.large_string()}
+    for name, kind in plain.items():
+        rewritten(path, lambda t, n=name, k=kind: t.set_column(t.column_names.index(n), n, t[n].cast("string").cast(k)))
+    pandas.testing.assert_frame_equal(read(tmp_path), before, check_categorical=False)
+
+
+def test_a_shard_in_the_folder_of_another_cell_is_named_and_not_believed(tmp_path: Path) -> None:
+    other = replace(CELL, seed=1)
+    path = write(tmp_path, ["a"], ["survived"])
+    (tmp_path / other.folder).mkdir(parents=True)
+    moved = path.rename(tmp_path / other.folder / path.name)
+    with pytest.raises(Unusable, match="which belong into records/") as caught:
+        ResultStore(tmp_path).done(other)
+    assert str(moved) in str(caught.value)
+
+
+def test_a_shard_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = write(tmp_path, ["a"], ["survived"])
+    path.unlink()
+    os.mkfifo(path)
+    assert "it is no regular file" in refusal(tmp_path, path)
 
 
 def test_a_shard_of_a_newer_version_is_not_misread(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ class TorchClassifier:
         spec: What it is.
         batch_size: Most images of one pass; rounded up to a multiple of `ROWS`.
         device: Where it runs.
+
+    Attributes:
+        outputs: Number of logits, known from the first pass on.
     """
 
     def __init__(
@@ -49,17 +52,20 @@ class TorchClassifier:
         self.batch_size = -(-batch_size // ROWS) * ROWS
         self.device = torch.device(device)
         self.dtype = _dtype(network)
+        self.outputs: int | None = None
         self._affine = _affine(spec.preprocessing, self.device)
 
     def normalised(self) -> TorchClassifier:
         """Return the same network for images that are normalised already, as the ``published`` protocol attacks it."""
         preprocessing = replace(self.spec.preprocessing, mean=(), std=())
-        return TorchClassifier(
+        bare = TorchClassifier(
             self.network,
             replace(self.spec, preprocessing=preprocessing),
             batch_size=self.batch_size,
             device=self.device,
         )
+        bare.outputs = self.outputs
+        return bare
 
     def normalise(self, images: Tensor) -> Tensor:
         """Return ``(images - mean) / std``, as the network receives them."""
@@ -106,6 +112,12 @@ class TorchClassifier:
             raise BadValue(
                 f"model {self.spec.label}: the output is {shape} for {len(images)} images; expected logits (N, classes)"
             )
+        if logits.is_complex() or self.outputs not in (None, logits.shape[1]) or not logits.shape[1]:
+            wanted = "at least one" if self.outputs is None else f"{self.outputs}, as before"
+            raise BadValue(
+                f"model {self.spec.label}: the output is {tuple(logits.shape)} {logits.dtype}; expected real logits, {wanted}"
+            )
+        self.outputs = logits.shape[1]
         return logits.to(torch.promote_types(torch.float32, torch.promote_types(images.dtype, logits.dtype)))
 
     @contextmanager

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from robustkpca.calls import Call, Value, complete, format_value, parse_value
-from robustkpca.errors import BadValue, Unusable
+from robustkpca.errors import BadValue, Unusable, UserError
 from robustkpca.models.announced import announced_preprocessing
 from robustkpca.registry import entries, find
 
@@ -108,9 +108,17 @@ def _from_registry(given: Call) -> tuple[nn.Module, Call, str]:
             f"model {given.name!r}: a file needs the name of what builds the network; write '{given.name}:FUNCTION'"
         )
     entry = find("models", given.name)
-    function = entry.load()
+    function = entry.function()
     full = complete(given, function, "model")
-    model = function(**full.arguments)
+    try:
+        model = function(**full.arguments)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # a stranger's function may fail in any way; the cause stays attached
+        if entry.origin.startswith("robustkpca=="):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise Unusable(f"model {given} from {entry.origin} cannot be built: {reason}") from error
     if not callable(getattr(model, "state_dict", None)):
         raise Unusable(
             f"model {given.name} from {entry.origin}: the result is a {type(model).__name__}, not an nn.Module"

@@ -11,14 +11,8 @@ import torch
 from torch import Tensor
 
 from robustkpca.draws import Draws
-from robustkpca.judge import (
-    Judgement,
-    judge_attack,
-    judge_clean,
-    judge_corruption,
-    judge_in_turn,
-    judge_published,
-)
+from robustkpca.judge import judge_attack, judge_clean, judge_corruption, judge_in_turn, judge_published
+from robustkpca.judgement import Judgement
 from robustkpca.meter import margins
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.threats import Protocol, ThreatModel
@@ -90,7 +84,8 @@ class Classification:
         """Return the measured columns of one shard, one entry per sample.
 
         Columns: label, clean_prediction, prediction, top5, loss (nats), confidence, margin (logits), verdict, distance,
-        forwards, backwards, zero_gradients, best_margin (logits, of attacks that show their last image alone), detail.
+        forwards, backwards, zero_gradients, nonfinite_gradients, best_margin (logits, of attacks that show their last image
+        alone), detail.
         """
         result = judge_threat(
             model, images.to(model.device), labels.to(model.device), threat, seed=seed, samples=samples
@@ -111,6 +106,7 @@ class Classification:
             "backwards": result.meter.backwards.tolist(),
             "zero_gradients": result.meter.zero_gradients.tolist(),
             "best_margin": [None if margin != margin else margin for margin in result.meter.best_margins.tolist()],
+            "nonfinite_gradients": result.meter.nonfinite_gradients.tolist(),
             "detail": list(result.details),
         }
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from robustkpca.adversary import Candidate, Keep, Proposals
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
-from robustkpca.judge import Judgement, judge_attack
+from robustkpca.judge import judge_attack
+from robustkpca.judgement import Judgement
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.models.loading import wrap
 from robustkpca.records import Verdict
