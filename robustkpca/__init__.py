@@ -21,11 +21,13 @@ _WHERE = {
     "threat": "robustkpca.threats",
     "attack": "robustkpca.evaluation",
     "score": "robustkpca.evaluation",
+    "corrupt": "robustkpca.corrupting",
     "read": "robustkpca.store",
     "leaderboard": "robustkpca.boards",
 }
 __all__ = [
     "attack",
+    "corrupt",
     "create_model",
     "leaderboard",
     "list_models",

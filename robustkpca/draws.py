@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -112,6 +113,18 @@ class Draws:
             like: Says on which device.
         """
         return (self._words(shape, like) * high) >> 32
+
+    def generators(self) -> list[numpy.random.Generator]:
+        """Return one NumPy generator per sample, for what is drawn in arrays on the CPU.
+
+        Each starts from a hash of the sample's key and the number of the call, so that none depends on the company a sample
+        keeps. What a generator makes of its bits is NumPy's, whose version stands in every header.
+        """
+        self.calls += 1
+        return [
+            numpy.random.Generator(numpy.random.SFC64(numpy.random.SeedSequence((*key, self.calls - 1))))
+            for key in self.keys.tolist()
+        ]
 
     def _words(self, shape: Sequence[int], like: Tensor) -> Tensor:
         """Return ``(N, *shape)`` words of 32 bits, int64."""

@@ -32,7 +32,7 @@ from robustkpca.runner import Shard, plan, run
 from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
 from robustkpca.tasks.classification import judge_threat
-from robustkpca.threats import WORST_OF, Protocol, ThreatModel
+from robustkpca.threats import WORST_OF, Protocol, ThreatModel, spread
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -315,7 +315,7 @@ def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
         return board, [ThreatModel.parse(text) for text in board.threats]
     parts: list[str] = []
     for text in texts:
-        parts += find_board(text).threats if text in known else [text]
+        parts += find_board(text).threats if text in known else spread(text)
     threats = list(dict.fromkeys(ThreatModel.parse(text, protocol=protocol) for text in parts))
     return board_of([threat.label for threat in threats]), threats
 

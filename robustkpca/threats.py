@@ -182,6 +182,18 @@ def threat(text: str) -> ThreatModel:
     return ThreatModel.parse(text)
 
 
+def spread(text: str) -> list[str]:
+    """Return the five severities of a corruption that is named without one; any other text as it is.
+
+    Args:
+        text: Such as ``fog`` or ``fog(constants=cifar)``.
+    """
+    name = text.strip().partition("(")[0]
+    if name in registry.entries("corruptions") and ":" not in text and "@" not in text:
+        return [f"{text.strip()}:{severity}" for severity in range(1, 6)]
+    return [text]
+
+
 def list_threats(pattern: str = "") -> list[str]:
     """Return the names of ``clean`` and all attacks and corruptions that contain a pattern."""
     names = ["clean", *sorted(registry.entries("attacks")), *sorted(registry.entries("corruptions"))]

@@ -275,16 +275,9 @@ def test_every_board_and_benchmark_in_a_command_exists(page: Path) -> None:
                 registry.find(groups[option], word)
 
 
-@pytest.mark.parametrize("group", sorted(set(KINDS.values()) - {"corruptions"}))
+@pytest.mark.parametrize("group", sorted(set(KINDS.values())))
 def test_tables_of_names_are_complete(group: str) -> None:
     assert first_column(marked("names")[group]) == list(registry.entries(group))
-
-
-def test_the_page_of_threats_says_whether_there_are_corruptions() -> None:
-    said = "None are there yet." in (ROOT / "docs" / "threats.md").read_text(encoding="utf-8")
-    named = first_column(marked("names").get("corruptions", ""))
-    assert named == list(registry.entries("corruptions"))
-    assert said == (not named)
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from robustkpca import registry, threats
 from robustkpca.budget import Budget, Norm
 from robustkpca.errors import BadValue, UnknownName, UserError
 from robustkpca.registry import Entry
-from robustkpca.threats import Protocol, ThreatModel, threat
+from robustkpca.threats import Protocol, ThreatModel, spread, threat
 
 PGD = "pgd(random_start=true,relative_step=0.15,restarts=1,steps=20)@linf:8/255"
 
@@ -221,3 +221,11 @@ def test_every_built_in_board_writes_its_threats_as_labels(name: str) -> None:
     """Columns are found by label; another spelling would never be filled."""
     board = registry.find("leaderboards", name).load()
     assert [threat(text).label for text in board.threats] == list(board.threats)
+
+
+@pytest.mark.usefixtures("corruption")
+def test_a_corruption_without_a_severity_stands_for_all_five() -> None:
+    assert spread("grey") == ["grey:1", "grey:2", "grey:3", "grey:4", "grey:5"]
+    assert spread("grey(strength=2)") == [f"grey(strength=2):{severity}" for severity in range(1, 6)]
+    for text in ("grey:3", "clean", "pgd@linf:8/255", "nothing"):
+        assert spread(text) == [text]
