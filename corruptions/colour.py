@@ -8,13 +8,52 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy
+from numpy.typing import NDArray
 
 from robustkpca.corruptions.pictures import UNIT, Floats, Picture, truncated
 
 _ROWS = 16384
 """Pixels that are computed together, so that they stay in the cache."""
+
+
+def brightened(picture: Picture, more: float) -> Picture:
+    """Raise the value of every pixel, and keep hue and saturation.
+
+    The largest and the smallest colour of a pixel follow from the two alone, by a table; so does the one between, but where
+    the table lies on a whole number the rounding of the whole way decides, and that pixel goes the whole way.
+
+    Args:
+        picture: ``(3, H, W)``, uint8.
+        more: Added to the value, which is from 0 to 1.
+    """
+    table, close = _brighter(more)
+    red, green, blue = picture
+    largest = numpy.maximum(numpy.maximum(red, green), blue)
+    smallest = numpy.minimum(numpy.minimum(red, green), blue)
+    row = largest.astype(numpy.intp) << 8
+    made: Picture = table.take(row | picture)
+    between = red + green + blue - largest - smallest  # modulo 256
+    doubtful = close.take(row | between)
+    doubtful &= largest != smallest
+    places = doubtful.ravel().nonzero()[0]
+    if len(places):
+        made.reshape(3, -1)[:, places] = recoloured(
+            picture.reshape(3, -1)[:, places], value=lambda value: numpy.clip(value + more, 0, 1)
+        )
+    return made
+
+
+@cache
+def _brighter(more: float) -> tuple[Picture, NDArray[numpy.bool_]]:
+    """Return what becomes of a colour beside the largest of its pixel, each ``(65536,)``, and where that is close to a step."""
+    largest, colour = UNIT[:, None], UNIT[None, :]
+    saturation = (largest - colour) / numpy.where(largest == 0, 1, largest)
+    exact = numpy.clip(largest + more, 0, 1) * (1 - saturation)
+    close = numpy.abs(exact * 255 - numpy.rint(exact * 255)) < 1e-6
+    return truncated(exact).ravel(), close.ravel()
 
 
 def recoloured(
@@ -25,7 +64,7 @@ def recoloured(
     """Change saturation or value of every pixel, and keep its hue.
 
     Args:
-        picture: ``(3, H, W)``, uint8.
+        picture: ``(3, ...)``, uint8.
         saturation: Maps saturations to others, both from 0 to 1; ``None`` keeps them.
         value: Maps values to others, both from 0 to 1; ``None`` keeps them.
     """

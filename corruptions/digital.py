@@ -13,7 +13,7 @@ import numpy
 from PIL import Image
 from torch import Tensor
 
-from robustkpca.corruptions.colour import recoloured
+from robustkpca.corruptions.colour import brightened, recoloured
 from robustkpca.corruptions.pictures import (
     UNIT,
     Floats,
@@ -48,11 +48,7 @@ def brightness(images: Tensor, *, severity: int, draws: Draws, constants: str = 
         constants: ``imagenet``, or ``cifar`` for images of 32 pixels.
     """
     more = strength(BRIGHTNESS, constants, severity, images)
-
-    def brighter(value: Floats) -> Floats:
-        return numpy.clip(value + more, 0, 1)
-
-    return each(images, lambda picture: recoloured(picture, value=brighter))
+    return each(images, lambda picture: brightened(picture, more))
 
 
 def saturate(images: Tensor, *, severity: int, draws: Draws, constants: str = "imagenet") -> Tensor:

@@ -12,6 +12,7 @@ from functools import cache
 import cv2
 import numpy
 from numpy.random import Generator
+from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from robustkpca.corruptions.pictures import SINGLE, Floats, Picture, each_drawn, light, strength, truncated
@@ -66,6 +67,9 @@ def _smooth(field: Floats, deviation: float) -> Floats:
     """Blur a field under a bell curve, three deviations to each side; the picture is mirrored beyond its edge."""
     if deviation <= 0:
         return field
+    if 16 * deviation < min(field.shape):
+        narrow: Floats = gaussian_filter(field, deviation, mode="reflect", truncate=3.0)
+        return narrow
     made: Floats = _bell(field.shape[0], deviation) @ field @ _bell(field.shape[1], deviation).T
     return made
 
@@ -102,15 +106,19 @@ def _moved(values: Floats, down: Floats, right: Floats) -> Floats:
     made = numpy.empty_like(values)
     for plane, moved in zip(values, made, strict=True):
         upper, upper_right, lower, lower_right = (plane.take(corner) for corner in corners)
-        upper += column * (upper_right - upper)
-        lower += column * (lower_right - lower)
-        moved[:] = upper + row * (lower - upper)
+        for before, after, share in ((upper, upper_right, column), (lower, lower_right, column), (upper, lower, row)):
+            after -= before
+            after *= share
+            before += after
+        moved[:] = upper
     return made
 
 
 def _between(places: Floats, size: int) -> tuple[Floats, Floats]:
     """Fold places into a line of pixels mirrored at its ends; return the pixel before and the way to the next."""
-    folded = numpy.abs((places + 0.5) % (2 * size) - size)
-    inside = numpy.clip(size - folded - 0.5, 0, size - 1)
-    before = inside.astype(numpy.int64)
-    return before, (inside - before).astype(numpy.float32)
+    if places.min() < 0 or places.max() > size - 1:
+        folded = numpy.abs((places + 0.5) % (2 * size) - size)
+        places = numpy.clip(size - folded - 0.5, 0, size - 1)
+    before = places.astype(numpy.int64)
+    places -= before
+    return before, places.astype(numpy.float32)

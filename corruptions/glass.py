@@ -25,14 +25,15 @@ def shuffled(picture: Picture, reach: int, rounds: int, generator: Generator) ->
         one, since both sides are views of one array. Pixels nearer to the border than ``reach`` have no turn.
     """
     height, width = picture.shape[1:]
-    rows, columns = numpy.arange(height - reach, reach, -1), numpy.arange(width - reach, reach, -1)
-    turns = (rows[:, None] * width + columns).ravel()
+    inside = (slice(reach + 1, height - reach + 1), slice(reach + 1, width - reach + 1))
     here = numpy.arange(height * width)
     flat = picture.reshape(-1, height * width)
     for _ in range(rounds):
-        steps = generator.integers(-reach, reach, size=(len(turns), 2))
+        steps = generator.integers(-reach, reach, size=(height - 2 * reach, width - 2 * reach, 2), dtype=numpy.int16)
         source = here.copy()
-        source[turns] += steps[:, 1] * width + steps[:, 0]
+        turns = source.reshape(height, width)[inside]
+        turns += steps[::-1, ::-1, 0]
+        turns += steps[::-1, ::-1, 1] * numpy.intp(width)
         chain = numpy.maximum(source, here)  # a source further on had its turn before, so its own source counts
         while not numpy.array_equal(further := chain.take(chain), chain):
             chain = further

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robustkpca.corruptions.pictures import UNIT, Picture, each_drawn, light, strength, truncated
+from robustkpca.corruptions.pictures import UNIT, Picture, chosen, each_drawn, light, strength, truncated
 from robustkpca.draws import Draws
 
 GAUSSIAN = {"imagenet": (0.08, 0.12, 0.18, 0.26, 0.38), "cifar": (0.04, 0.06, 0.08, 0.09, 0.10)}
@@ -93,12 +93,12 @@ def impulse_noise(images: Tensor, *, severity: int, draws: Draws, constants: str
     def noisy(picture: Picture, generator: Generator) -> Picture:
         flipped = generator.random(picture.shape, dtype=numpy.float32) <= share
         salted = generator.random(picture.shape, dtype=numpy.float32) <= 0.5
-        return numpy.where(flipped, salted.view(numpy.uint8) * numpy.uint8(255), picture)
+        return chosen(flipped, salted.view(numpy.uint8) * numpy.uint8(255), picture)
 
     return each_drawn(images, draws, noisy)
 
 
-def photons(picture: Picture, full: int, generator: Generator) -> NDArray[numpy.int64]:
+def photons(picture: Picture, full: int, generator: Generator) -> NDArray[numpy.uint16]:
     """Draw one Poisson number for each value, counted up to ``full`` alone, since nothing is brighter than white.
 
     One uniform number for each value chooses from the 256 distributions there are by their alias tables.
@@ -116,17 +116,18 @@ def photons(picture: Picture, full: int, generator: Generator) -> NDArray[numpy.
         after Vose 1991.
     """
     threshold, other = _alias(full)
-    place = generator.random(picture.shape)
+    place = generator.random(picture.shape, dtype=numpy.float32)
     place *= full + 1
-    column = place.astype(numpy.int64)
+    column = place.astype(numpy.uint16)
+    numpy.minimum(column, full, out=column)  # the product may have been rounded up
     place -= column
-    index = picture * numpy.int64(full + 1)
+    index = picture * numpy.intp(full + 1)
     index += column
-    return numpy.where(place < threshold.take(index), column, other.take(index))
+    return chosen(place < threshold.take(index), column, other.take(index))
 
 
 @cache
-def _alias(full: int) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
+def _alias(full: int) -> tuple[NDArray[numpy.float32], NDArray[numpy.uint16]]:
     """Return the alias tables of the 256 truncated Poisson distributions, each flat, ``256 * (full + 1)`` long."""
     from scipy.stats import poisson
 
@@ -145,4 +146,4 @@ def _alias(full: int) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
             left[rich] -= 1 - left[poor]
             if left[rich] < 1:
                 small.append(large.pop())
-    return threshold.ravel(), other.ravel()
+    return threshold.ravel().astype(numpy.float32), other.ravel().astype(numpy.uint16)

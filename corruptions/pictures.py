@@ -23,6 +23,7 @@ from robustkpca.errors import BadValue
 Picture: TypeAlias = NDArray[numpy.uint8]
 Floats: TypeAlias = NDArray[Any]
 Strength = TypeVar("Strength")
+Whole = TypeVar("Whole", numpy.uint8, numpy.uint16)
 
 SMALLEST = {"imagenet": 64, "cifar": 16}
 """The shorter side, in pixels, from which on a set of constants leaves something to see."""
@@ -111,6 +112,20 @@ def truncated(values: Floats) -> Picture:
     numpy.clip(values, 0, 1, out=values)
     values *= 255
     return values.astype(numpy.uint8)
+
+
+def chosen(first: NDArray[numpy.bool_], one: NDArray[Whole], other: NDArray[Whole]) -> NDArray[Whole]:
+    """Return ``one`` where ``first`` is true and ``other`` elsewhere, as `numpy.where`, without a branch for each value.
+
+    Args:
+        first: Truth values of any shape.
+        one: Whole numbers without sign, of the same shape.
+        other: The same.
+    """
+    mask = numpy.negative(first.view(numpy.uint8).astype(other.dtype))
+    mask &= one ^ other
+    mask ^= other
+    return mask
 
 
 def colours_last(picture: Picture) -> Picture:

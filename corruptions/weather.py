@@ -64,9 +64,19 @@ def snow(images: Tensor, *, severity: int, draws: Draws, constants: str = "image
         flakes[flakes < threshold] = 0
         fallen = light(smeared(truncated(flakes), radius, smear, generator.uniform(-135, -45)))
         values = light(picture, SINGLE)
-        grey = cv2.cvtColor(cv2.merge(list(values)), cv2.COLOR_RGB2GRAY) * 1.5 + 0.5
-        pale = share * values + (1 - share) * numpy.maximum(values, grey)
-        return truncated(pale + fallen + fallen[::-1, ::-1])
+        grey = cv2.cvtColor(cv2.merge(list(values)), cv2.COLOR_RGB2GRAY)
+        grey *= 1.5
+        grey += 0.5
+        made = numpy.empty_like(picture)
+        for plane, whitened in zip(values, made, strict=True):
+            pale = numpy.maximum(plane, grey)
+            pale *= 1 - share
+            plane *= share
+            pale += plane
+            bright = pale + fallen
+            bright += fallen[::-1, ::-1]
+            whitened[:] = truncated(bright)
+        return made
 
     return each_drawn(images, draws, snowy)
 
@@ -91,9 +101,10 @@ def frost(
         height, width = picture.shape[1:]
         top = int(generator.integers(0, window.shape[1] - height))
         left = int(generator.integers(0, window.shape[2] - width))
+        ice = window[:, top : top + height, left : left + width]
         values = light(picture, numpy.arange(256) * float(share))
-        values += covering * window[:, top : top + height, left : left + width]
-        numpy.clip(values, 0, 255, out=values)
+        values += light(numpy.ascontiguousarray(ice), numpy.arange(256) * float(covering))
+        numpy.minimum(values, 255, out=values)
         return values.astype(numpy.uint8)
 
     return each_drawn(images, draws, frozen)
@@ -115,7 +126,9 @@ def fog(images: Tensor, *, severity: int, draws: Draws, constants: str = "imagen
         height, width = picture.shape[1:]
         brightest = UNIT[picture.max()]
         values = light(picture)
-        values += thickness * plasma(size, decay, generator)[:height, :width]
+        clouds = plasma(size, decay, generator)[:height, :width]
+        clouds *= thickness
+        values += clouds
         values *= brightest
         values /= brightest + thickness
         return truncated(values)

@@ -37,7 +37,7 @@ class Legacy:
     def uniform(self, low: float, high: float, size: tuple[int, ...] | None = None) -> Any:
         return self.generator.uniform(low, high, size)
 
-    def integers(self, low: int, high: int, size: tuple[int, ...] | None = None) -> Any:
+    def integers(self, low: int, high: int, size: Any = None, dtype: Any = None) -> Any:
         return self.generator.randint(low, high, size=size)
 
     def poisson(self, rates: Array) -> Array:

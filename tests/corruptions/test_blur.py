@@ -30,7 +30,7 @@ def shuffled_in_a_loop(picture: numpy.ndarray, reach: int, rounds: int, generato
         turns = [
             (row, column) for row in range(height - reach, reach, -1) for column in range(width - reach, reach, -1)
         ]
-        steps = generator.integers(-reach, reach, size=(len(turns), 2))
+        steps = generator.integers(-reach, reach, size=(len(turns), 2), dtype=numpy.int16)
         for (row, column), (right, down) in zip(turns, steps, strict=True):
             made[:, row, column] = made[:, row + down, column + right]
     return made

@@ -14,6 +14,7 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 from torch import Tensor
 
 from robustkpca.corruptions import elastic
+from robustkpca.corruptions.colour import brightened, recoloured
 from robustkpca.corruptions.digital import (
     BRIGHTNESS,
     SATURATE,
@@ -56,6 +57,14 @@ def test_colours_change_by_way_of_hue_saturation_and_value(corruption: Any, cons
     assert bool(
         ((exact - made > -1e-4) & (exact - made < 1 + 1e-4)).all()
     )  # downwards, up to rounding at whole numbers
+
+
+@pytest.mark.parametrize("more", sorted({*BRIGHTNESS["imagenet"], *BRIGHTNESS["cifar"]}))
+def test_the_short_way_to_brightness_is_the_long_one_bit_for_bit(more: float) -> None:
+    noise = torch.randint(0, 256, (3, 300, 300), generator=torch.Generator().manual_seed(0), dtype=torch.uint8).numpy()
+    for picture in (all_kinds_of_colours()[0].numpy(), noise):
+        long = recoloured(picture, value=lambda value: numpy.clip(value + more, 0, 1))
+        assert (brightened(picture, more) == long).all()
 
 
 @pytest.mark.parametrize("severity", range(1, 6))
