@@ -21,6 +21,7 @@ from robustkpca.judge import (
     margins,
 )
 from robustkpca.models.classifier import TorchClassifier
+from robustkpca.records import Verdict
 from robustkpca.threats import Protocol, ThreatModel
 
 
@@ -111,6 +112,27 @@ class Classification:
             "backwards": result.meter.backwards.tolist(),
             "zero_gradients": result.meter.zero_gradients.tolist(),
             "detail": list(result.details),
+        }
+
+    def unread(self, labels: Sequence[int], reasons: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the columns of samples that could not be read, one entry per sample.
+
+        Args:
+            labels: Their true classes.
+            reasons: Why.
+        """
+        count = len(labels)
+        unknown = {name: [float("nan")] * count for name in ("loss", "confidence", "margin", "distance")}
+        spent = {name: [0] * count for name in ("forwards", "backwards", "zero_gradients")}
+        return {
+            "label": list(labels),
+            "clean_prediction": [-1] * count,
+            "prediction": [-1] * count,
+            "top5": [False] * count,
+            **unknown,
+            **spent,
+            "verdict": [Verdict.FAILED.value] * count,
+            "detail": list(reasons),
         }
 
 
