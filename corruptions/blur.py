@@ -107,14 +107,18 @@ def zoom_blur(images: Tensor, *, severity: int, draws: Draws, constants: str = "
     sides = [(Enlarged.by(factor, height), Enlarged.by(factor, width)) for factor in factors]
 
     def blurred(picture: Picture) -> Picture:
-        values = light(picture, SINGLE)
-        upright = cv2.transpose(values.reshape(-1, width))
+        return numpy.stack([truncated(averaged(light(plane, SINGLE))) for plane in picture])
+
+    def averaged(plane: Floats) -> Floats:
+        upright = cv2.transpose(plane)
         steps = stepped(upright)
-        total = numpy.zeros_like(values)
+        total = numpy.zeros_like(plane)
         for rows, columns in sides:
-            layer = cv2.transpose(columns.between(upright, steps)).reshape(values.shape)
+            layer = cv2.transpose(columns.between(upright, steps))
             total += rows.between(layer, stepped(layer))
-        return truncated((values + total) / (len(factors) + 1))
+        total += plane
+        total /= len(factors) + 1
+        return total
 
     return each(images, blurred)
 
@@ -134,7 +138,9 @@ def gaussian_blur(images: Tensor, *, severity: int, draws: Draws, constants: str
 
 def _blurred(picture: Picture, deviation: float) -> Floats:
     """Return values from 0 to 1, float64, blurred up to four deviations; the edge is repeated."""
-    values: Floats = gaussian_filter(light(picture), (0, deviation, deviation), mode="nearest", truncate=4.0)
+    values = light(picture)
+    for plane in values:
+        gaussian_filter(plane, deviation, mode="nearest", truncate=4.0, output=plane)
     return values
 
 

@@ -27,6 +27,8 @@ ELASTIC = {
     "cifar": ((0.0, 0.0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
 }
 """Strength of the displacement, smoothness of its field, reach of the affine map; parts of the shorter side."""
+_BAND = 32
+"""Rows that are moved together."""
 
 
 def elastic_transform(images: Tensor, *, severity: int, draws: Draws, constants: str = "imagenet") -> Tensor:
@@ -96,14 +98,23 @@ def _moved(values: Floats, down: Floats, right: Floats) -> Floats:
         down: ``(H, W)``, float32, in pixels.
         right: ``(H, W)``, float32, in pixels.
     """
-    height, width = down.shape
-    top, row = _between(numpy.arange(height)[:, None] + down.astype(numpy.float64), height)
+    made = numpy.empty_like(values)
+    for start in range(0, len(down), _BAND):
+        rows = slice(start, start + _BAND)
+        _move_band(values, down[rows], right[rows], start, made[:, rows])
+    return made
+
+
+def _move_band(values: Floats, down: Floats, right: Floats, start: int, made: Floats) -> None:
+    """Fill ``made`` ``(3, rows, W)``, the rows from ``start`` on; a few at a time stay in the cache."""
+    height, width = values.shape[1:]
+    top, row = _between(numpy.arange(start, start + len(down))[:, None] + down.astype(numpy.float64), height)
     left, column = _between(numpy.arange(width) + right.astype(numpy.float64), width)
     beside = numpy.minimum(left + 1, width - 1)
-    below = numpy.minimum(top + 1, height - 1) * width
+    below = numpy.minimum(top + 1, height - 1)
+    below *= width
     top *= width
     corners = (top + left, top + beside, below + left, below + beside)
-    made = numpy.empty_like(values)
     for plane, moved in zip(values, made, strict=True):
         upper, upper_right, lower, lower_right = (plane.take(corner) for corner in corners)
         for before, after, share in ((upper, upper_right, column), (lower, lower_right, column), (upper, lower, row)):
@@ -111,14 +122,19 @@ def _moved(values: Floats, down: Floats, right: Floats) -> Floats:
             after *= share
             before += after
         moved[:] = upper
-    return made
 
 
 def _between(places: Floats, size: int) -> tuple[Floats, Floats]:
     """Fold places into a line of pixels mirrored at its ends; return the pixel before and the way to the next."""
     if places.min() < 0 or places.max() > size - 1:
-        folded = numpy.abs((places + 0.5) % (2 * size) - size)
-        places = numpy.clip(size - folded - 0.5, 0, size - 1)
+        if places.min() < -size or places.max() > 2 * size:
+            places %= 2 * size
+        places += 0.5
+        numpy.abs(places, out=places)
+        places -= size
+        numpy.abs(places, out=places)
+        numpy.subtract(size - 0.5, places, out=places)
+        numpy.clip(places, 0, size - 1, out=places)
     before = places.astype(numpy.int64)
     places -= before
     return before, places.astype(numpy.float32)

@@ -27,6 +27,7 @@ def shuffled(picture: Picture, reach: int, rounds: int, generator: Generator) ->
     height, width = picture.shape[1:]
     inside = (slice(reach + 1, height - reach + 1), slice(reach + 1, width - reach + 1))
     here = numpy.arange(height * width)
+    further = numpy.empty_like(here)
     flat = picture.reshape(-1, height * width)
     for _ in range(rounds):
         steps = generator.integers(-reach, reach, size=(height - 2 * reach, width - 2 * reach, 2), dtype=numpy.int16)
@@ -35,7 +36,9 @@ def shuffled(picture: Picture, reach: int, rounds: int, generator: Generator) ->
         turns += steps[::-1, ::-1, 0]
         turns += steps[::-1, ::-1, 1] * numpy.intp(width)
         chain = numpy.maximum(source, here)  # a source further on had its turn before, so its own source counts
-        while not numpy.array_equal(further := chain.take(chain), chain):
-            chain = further
-        flat = flat.take(source.take(chain), 1)
+        chain.take(chain, out=further, mode="clip")
+        while not numpy.array_equal(further, chain):
+            chain, further = further, chain
+            chain.take(chain, out=further, mode="clip")
+        flat = flat.take(source.take(chain, out=further, mode="clip"), 1)
     return flat.reshape(picture.shape)

@@ -40,21 +40,24 @@ class Enlarged:
         return cls(start + first, place - first)
 
     def between(self, lines: Floats, steps: Floats) -> Floats:
-        """Interpolate between the lines of an array, which run along its last axis.
+        """Interpolate between the lines of a plane.
 
         Args:
-            lines: ``(..., size, length)``, floats.
+            lines: ``(size, length)``, floats.
             steps: Shaped like ``lines``, from each line to the next, see `stepped`.
         """
-        made = steps.take(self.first, -2)
+        made = steps.take(self.first, 0)
         made *= self.share.astype(lines.dtype)[:, None]
-        made += lines.take(self.first, -2)
+        made += lines.take(self.first, 0)
         return made
 
 
 def stepped(lines: Floats) -> Floats:
     """Return the way from each line to the next, shaped like ``lines``; zero for the last."""
-    return numpy.diff(lines, axis=-2, append=lines[..., -1:, :])
+    steps = numpy.empty_like(lines)
+    numpy.subtract(lines[1:], lines[:-1], out=steps[:-1])
+    steps[-1] = 0
+    return steps
 
 
 def enlarged(plane: Floats, factor: float) -> Floats:

@@ -45,6 +45,10 @@ _HELD_BYTES = 2 << 30
 """Checked models stay loaded until they have this size together; further ones are loaded again when their turn comes."""
 
 
+_NAMED = 10
+"""How many damaged images are named one by one; all of them stand in the records."""
+
+
 @dataclass(frozen=True, repr=False)
 class AttackResult:
     """What became of a batch; one entry per image, in the order given.
@@ -243,7 +247,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
         groups[one.spec.id] = plan(
             store, one.spec.id, threats, data, positions, seed=matrix.seed, shard_size=matrix.shard_size
         )
-    _check_images(data, {one.spec.preprocessing: groups[one.spec.id] for one in loaded})
+    damaged = _damaged(data, {one.spec.preprocessing: groups[one.spec.id] for one in loaded})
     missing = {model: _samples(shards) for model, shards in groups.items()}
     reporter.planned(sum(missing.values()))
     _keep_config(matrix, store.folder)
@@ -260,6 +264,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
                 store,
                 planned=len(positions),
                 flags=one.flags,
+                damaged=damaged,
                 progress=reporter.finished,
             )
         except OutOfMemoryError as error:
@@ -361,7 +366,9 @@ def _loaded(
     for choice in choices:
         classifier = _load(choice, matrix)
         try:
-            images = data.read(list(positions[:8]), classifier.spec.preprocessing)
+            images = data.read(
+                _first_sound(data, positions, classifier.spec.preprocessing), classifier.spec.preprocessing
+            )
             flags = check_model(classifier, images, data.spec.classes) + untrained(classifier.spec)
         except UserError as error:
             if matrix.data is None or matrix.data in DIGITS:
@@ -387,11 +394,31 @@ def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
     )
 
 
-def _check_images(data: Dataset, groups: Mapping[Preprocessing, Sequence[Sequence[Shard]]]) -> None:
-    """Find damaged images among those that are still needed, before any of them is attacked."""
+def _first_sound(data: Dataset, positions: Sequence[int], preprocessing: Preprocessing) -> list[int]:
+    """Return up to eight positions that can be read, to look at a model with."""
+    sound: list[int] = []
+    for start in range(0, len(positions), 8):
+        part = list(positions[start : start + 8])
+        damaged = data.check(part, preprocessing)
+        sound += [position for position in part if position not in damaged]
+        if len(sound) >= 8:
+            break
+    if not sound:
+        raise BadValue(f"none of the {len(positions)} images can be read: {next(iter(damaged.values()))}")
+    return sound[:8]
+
+
+def _damaged(data: Dataset, groups: Mapping[Preprocessing, Sequence[Sequence[Shard]]]) -> dict[int, str]:
+    """Find and name the damaged images among those that are still needed, before any of them is attacked."""
+    damaged: dict[int, str] = {}
     for preprocessing, shards in groups.items():
         needed = {position for group in shards for shard in group for position in shard.positions}
-        data.check(sorted(needed), preprocessing)
+        damaged |= data.check(sorted(needed), preprocessing)
+    for position in sorted(damaged)[:_NAMED]:
+        log.warning("%s; its records say failed", damaged[position])
+    if len(damaged) > _NAMED:
+        log.warning("%d further images cannot be read; 'robustkpca show' counts them", len(damaged) - _NAMED)
+    return damaged
 
 
 def _samples(groups: Sequence[Sequence[Shard]]) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from PIL import features
 from torch import Tensor
 
 from robustkpca.data.dataset import Dataset
@@ -27,7 +28,7 @@ from robustkpca.threats import ThreatModel
 SHARD_SIZE = 256
 """Samples of one shard: what a crash can cost, and what an attack holds in memory at once."""
 
-_VERSIONED = ("robustkpca", "torch", "torchvision", "timm", "numpy", "pillow")
+_VERSIONED = ("robustkpca", "torch", "torchvision", "timm", "numpy", "scipy", "pillow", "opencv-python-headless")
 Progress = Callable[[ThreatModel, int], None]
 """Called with a threat and the number of samples that were just finished."""
 
@@ -85,6 +86,7 @@ def run(
     *,
     planned: int,
     flags: Sequence[str] = (),
+    damaged: Mapping[int, str] | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Run the shards of one model and write each as soon as it is finished.
@@ -98,65 +100,77 @@ def run(
         store: Where the records go.
         planned: How many samples the run was asked for, for the header.
         flags: Remarks about the model, for the header.
+        damaged: Positions that cannot be read, with the reason; their records are ``FAILED``.
         progress: Told about every finished shard.
     """
     with model.evaluating():
-        for shards, positions, images in _ahead(data, groups, model):
+        lost = damaged or {}
+        for shards, positions, images in _ahead(data, groups, model, lost):
             where = {position: row for row, position in enumerate(positions)}
             for shard in shards:
-                rows = torch.tensor([where[position] for position in shard.positions])
-                _run_shard(model, data, shard, images[rows], store, planned, flags)
+                sound = replace(shard, positions=tuple(p for p in shard.positions if p in where))
+                unread = [position for position in shard.positions if position in lost]
+                header = _header_of(model, data, shard, planned, flags)
+                if sound.positions:
+                    rows = torch.tensor([where[position] for position in sound.positions])
+                    _run_shard(model, data, sound, images[rows], store, header)
+                if unread:
+                    labels, reasons = [data.labels[p] for p in unread], [lost[p] for p in unread]
+                    columns = CLASSIFICATION.unread(labels, reasons)
+                    store.write(shard.cell, header, [data.ids[p] for p in unread], columns)
                 if progress is not None:
                     progress(shard.threat, len(shard.positions))
 
 
 def _ahead(
-    data: Dataset, groups: Sequence[Sequence[Shard]], model: TorchClassifier
+    data: Dataset, groups: Sequence[Sequence[Shard]], model: TorchClassifier, lost: Container[int]
 ) -> Iterator[tuple[Sequence[Shard], list[int], Tensor]]:
-    """Yield each group with its images, reading one group ahead."""
-    needed = [sorted({position for shard in shards for position in shard.positions}) for shards in groups]
+    """Yield each group with its images, those that can be read, reading one group ahead."""
+    needed = [sorted({p for shard in shards for p in shard.positions if p not in lost}) for shards in groups]
+
+    def read(positions: list[int]) -> Tensor:
+        return data.read(positions, model.spec.preprocessing) if positions else torch.empty(0)
+
     with ThreadPoolExecutor(1) as pool:
-        reading = [pool.submit(data.read, positions, model.spec.preprocessing) for positions in needed[:1]]
+        reading = [pool.submit(read, positions) for positions in needed[:1]]
         for index, shards in enumerate(groups):
             images = reading.pop().result()
             if index + 1 < len(groups):
-                reading.append(pool.submit(data.read, needed[index + 1], model.spec.preprocessing))
+                reading.append(pool.submit(read, needed[index + 1]))
             yield shards, needed[index], images
 
 
 def _run_shard(
-    model: TorchClassifier,
-    data: Dataset,
-    shard: Shard,
-    images: Tensor,
-    store: ResultStore,
-    planned: int,
-    flags: Sequence[str],
+    model: TorchClassifier, data: Dataset, shard: Shard, images: Tensor, store: ResultStore, header: RunHeader
 ) -> None:
     cell, samples = shard.cell, [data.ids[position] for position in shard.positions]
     labels = torch.tensor([data.labels[position] for position in shard.positions])
-    started, clock = datetime.now(timezone.utc), time.perf_counter()
+    clock = time.perf_counter()
     torch.manual_seed(int(fingerprint([cell.threat, cell.seed, samples])[:8], 16))  # for models that draw by themselves
     columns = CLASSIFICATION.measure(model, images, labels, shard.threat, seed=cell.seed, samples=samples)
-    header = RunHeader(
+    store.write(cell, replace(header, seconds=time.perf_counter() - clock), samples, columns)
+
+
+def _header_of(model: TorchClassifier, data: Dataset, shard: Shard, planned: int, flags: Sequence[str]) -> RunHeader:
+    """Return what is known of a shard when it starts."""
+    return RunHeader(
         model=model.spec.to_dict(),
-        threat=cell.threat,
-        threat_version=cell.threat_version,
+        threat=shard.cell.threat,
+        threat_version=shard.cell.threat_version,
         data=data.spec.to_dict(),
         task=CLASSIFICATION.name,
-        seed=cell.seed,
+        seed=shard.cell.seed,
         device=str(model.device),
         dtype=model.spec.dtype,
         batch_size=model.batch_size,
-        seconds=time.perf_counter() - clock,
-        started=started.isoformat(),
+        seconds=0.0,
+        started=datetime.now(timezone.utc).isoformat(),
         versions=_versions() | _announcer(shard.threat),
         code=str(Path(__file__).parent),
         planned=planned,
         threat_label=shard.threat.label,
         flags=(*flags, *_remarks(shard.threat)),
     )
-    store.write(cell, header, samples, columns)
 
 
 @cache
@@ -167,7 +181,8 @@ def _versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    jpeg = features.version_feature("libjpeg_turbo") or features.version_codec("jpg")
+    return found | ({"libjpeg": jpeg} if jpeg else {})
 
 
 def _announcer(threat: ThreatModel) -> dict[str, str]:

@@ -423,15 +423,32 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     sys.modules.pop("kick_of_a_test", None)
 
 
-def test_a_damaged_image_is_found_before_anything_is_computed(run: Run, inputs: Path, tmp_path: Path) -> None:
+def test_a_damaged_image_is_named_and_recorded_and_the_rest_is_kept(run: Run, inputs: Path, tmp_path: Path) -> None:
     photos = shutil.copytree(inputs / "photos", tmp_path / "photos")
     damaged = sorted(photos.glob("*/*.png"))[_late(photos)]
     damaged.write_bytes(damaged.read_bytes()[:60])
-    done = run(
-        "score", f"{inputs}/net.py:Net", "--data", photos, "--threats", "clean", "--shard-size", "4", "--out", "kept"
-    )
+    options = ("--data", photos, "--threats", "clean", "noise@linf:0.1", "--shard-size", "4", "--out", "kept")
+    done = run("score", f"{inputs}/net.py:Net", *options)
+    assert done.code == 1
+    assert f"image '{damaged}' cannot be decoded" in done.err
+    assert done.out.count("1 failed") >= 2
+    frame = ResultStore("kept").frame()
+    lost = frame[frame["verdict"] == "failed"]
+    assert len(frame) == 60
+    assert set(lost["sample"]) == {damaged.relative_to(photos).as_posix()}
+    assert len(lost) == 2
+    assert lost["detail"].str.contains("replace or remove the file").all()
+    again = run("score", f"{inputs}/net.py:Net", *options)
+    assert ": 2 verdicts," in again.err  # tried again, and nothing else is
+
+
+def test_images_that_are_all_damaged_stop_the_run(run: Run, inputs: Path, tmp_path: Path) -> None:
+    photos = shutil.copytree(inputs / "photos", tmp_path / "photos")
+    for path in photos.glob("*/*.png"):
+        path.write_bytes(path.read_bytes()[:60])
+    done = run("score", f"{inputs}/net.py:Net", "--data", photos, "--threats", "clean", "--out", "kept")
     assert done.code == 2
-    assert str(damaged) in done.lines[-1]
+    assert "none of the 30 images can be read: image" in done.lines[-1]
     assert not Path("kept").exists()
 
 
@@ -447,7 +464,7 @@ def test_a_damaged_image_costs_its_shard_and_the_rest_is_kept(
     run: Run, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An image damaged after the checks; mended to its old contents, it lets the run continue."""
-    monkeypatch.setattr(image_files_module.ImageFiles, "check", lambda *_: None)
+    monkeypatch.setattr(image_files_module.ImageFiles, "check", lambda *_: {})
     sizes = lambda root, ids, labels: (files_digest(root, ids, labels)[0][:0] + "0" * 64, "names and sizes")  # noqa: E731
     monkeypatch.setattr(image_files_module, "files_digest", sizes)
     photos = shutil.copytree(inputs / "photos", tmp_path / "photos")

@@ -50,8 +50,9 @@ class ArrayImages:
             return _reopened, (str(self.pixels.filename), values)
         return ArrayImages, tuple(values.values())
 
-    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> None:
+    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> dict[int, str]:
         """Nothing can be damaged in an array that was opened."""
+        return {}
 
     def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Take some of the images; see `Dataset.read`. Floats are cropped, but neither resized nor made grey."""

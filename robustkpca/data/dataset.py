@@ -41,15 +41,18 @@ class Dataset(Protocol):
         """Lines about choices made while the layout was recognised; a command shows them on stderr."""
         ...
 
-    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> None:
+    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> dict[int, str]:
         """Find out, before anything is computed, whether these samples can be read.
 
         Args:
             positions: Which samples will be read.
             preprocessing: What will be applied.
 
+        Returns:
+            The positions of damaged samples, with the reason.
+
         Raises:
-            BadValue: If a file is damaged, or sizes differ and nothing makes them equal.
+            BadValue: If sizes differ and nothing makes them equal.
         """
         ...
 

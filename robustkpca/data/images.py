@@ -46,15 +46,17 @@ class ImageFiles:
     class_names: tuple[str, ...]
     notices: tuple[str, ...] = ()
 
-    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> None:
+    def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> dict[int, str]:
         """Decode some of the images coarsely, and compare their sizes; see `Dataset.check`."""
         paths = [self.root / self.ids[position] for position in positions]
         with ThreadPoolExecutor(DECODERS) as pool:
-            sizes = list(pool.map(_intact, paths))
+            found = list(pool.map(_size_or_damage, paths))
+        sizes = [(path, size) for path, size in zip(paths, found, strict=True) if not isinstance(size, str)]
         if preprocessing.crop is None and preprocessing.resize is None:
-            for path, size in zip(paths, sizes, strict=True):
-                if size != sizes[0]:
-                    raise _other_sizes(paths[0], sizes[0], path, size)
+            for path, size in sizes:
+                if size != sizes[0][1]:
+                    raise _other_sizes(*sizes[0], path, size)
+        return {position: one for position, one in zip(positions, found, strict=True) if isinstance(one, str)}
 
     def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Decode some of the images; see `Dataset.read`."""
@@ -76,6 +78,13 @@ def _intact(path: Path) -> tuple[int, int]:
         image.draft("RGB", (1, 1))  # JPEG alone: an eighth of the size, but every block is read
         _load(image, path)
     return size
+
+
+def _size_or_damage(path: Path) -> tuple[int, int] | str:
+    try:
+        return _intact(path)
+    except BadValue as error:
+        return str(error)
 
 
 @contextmanager

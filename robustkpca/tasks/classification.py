@@ -15,6 +15,7 @@ from robustkpca.judge import judge_attack, judge_clean, judge_corruption, judge_
 from robustkpca.judgement import Judgement
 from robustkpca.meter import margins
 from robustkpca.models.classifier import TorchClassifier
+from robustkpca.records import Verdict
 from robustkpca.threats import Protocol, ThreatModel
 
 
@@ -108,6 +109,27 @@ class Classification:
             "best_margin": [None if margin != margin else margin for margin in result.meter.best_margins.tolist()],
             "nonfinite_gradients": result.meter.nonfinite_gradients.tolist(),
             "detail": list(result.details),
+        }
+
+    def unread(self, labels: Sequence[int], reasons: Sequence[str]) -> dict[str, list[Any]]:
+        """Return the columns of samples that could not be read, one entry per sample.
+
+        Args:
+            labels: Their true classes.
+            reasons: Why.
+        """
+        count = len(labels)
+        unknown = {name: [float("nan")] * count for name in ("loss", "confidence", "margin", "distance")}
+        spent = {name: [0] * count for name in ("forwards", "backwards", "zero_gradients")}
+        return {
+            "label": list(labels),
+            "clean_prediction": [-1] * count,
+            "prediction": [-1] * count,
+            "top5": [False] * count,
+            **unknown,
+            **spent,
+            "verdict": [Verdict.FAILED.value] * count,
+            "detail": list(reasons),
         }
 
 

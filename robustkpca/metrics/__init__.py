@@ -1,0 +1,1 @@
+"""Numbers of a whole set of samples: corruption error, calibration, detection."""
