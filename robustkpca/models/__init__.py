@@ -168,6 +168,12 @@ CATALOGUE: dict[str, Entry] = {
         _KPCA,
         ("fan", "symmetric", "rpc", "large"),
     ),
+    "efficientnet_lite0": Entry(
+        "robustkpca.models.efficientnet:efficientnet_lite0",
+        "EfficientNet-Lite0 with the ImageNet weights of the extra 'models', 4.7 million parameters",
+        "Tan and Le 2019",
+        ("cnn", "imagenet"),
+    ),
     "vit_digits": Entry(
         "robustkpca.models.digits:vit_digits",
         "small vision transformer for 8x8 digits, with any attention",
