@@ -210,8 +210,9 @@ _WHERE = {
     "create_model": "robustkpca.models.factory",
     "list_models": "robustkpca.models.factory",
     "load_model": "robustkpca.models.loading",
+    "with_attention": "robustkpca.models.replacement",
 }
-__all__ = ["CATALOGUE", "create_model", "list_models", "load_model"]
+__all__ = ["CATALOGUE", "create_model", "list_models", "load_model", "with_attention"]
 
 
 def __getattr__(name: str) -> Any:
