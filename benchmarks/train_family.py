@@ -18,20 +18,21 @@ from robustkpca.data import open_data
 from robustkpca.training import Training, train
 
 FAMILY = {
-    "softmax": "vit_digits(attention=softmax)",
-    "symmetric": "vit_digits(attention=symmetric)",
-    "rpc, first layer": "vit_digits(attention=rpc)",
-    "rpc, all layers": "vit_digits(attention=rpc,layers=all)",
-    "scaled, S": "vit_digits(attention=scaled)",
-    "scaled, alpha": "vit_digits(attention=scaled,form=alpha)",
-    "kde": "vit_digits(attention=kde)",
-    "rkde, Hampel": "vit_digits(attention=rkde,loss=hampel,form=textbook,a=0.4)",
-    "mom": "vit_digits(attention=mom)",
-    "elliptical": "vit_digits(attention=elliptical)",
+    "softmax": "vit_digits(depth=2,attention=softmax)",
+    "symmetric": "vit_digits(depth=2,attention=symmetric)",
+    "rpc, first layer": "vit_digits(depth=2,attention=rpc)",
+    "rpc, all layers": "vit_digits(depth=2,attention=rpc,layers=all)",
+    "scaled, S": "vit_digits(depth=2,attention=scaled)",
+    "scaled, alpha": "vit_digits(depth=2,attention=scaled,form=alpha)",
+    "kde": "vit_digits(depth=2,attention=kde)",
+    "rkde, Hampel": "vit_digits(depth=2,attention=rkde,loss=hampel,form=textbook,a=0.4)",
+    "mom": "vit_digits(depth=2,attention=mom)",
+    "elliptical": "vit_digits(depth=2,attention=elliptical)",
     "fan, softmax": "fan_digits(attention=softmax)",
     "fan, rpc": "fan_digits(attention=rpc)",
 }
 SEEDS = (0, 1, 2)
+RECIPE = "digits(epochs={epochs},seed={seed},batch_size=32,rate=0.001,warmup_epochs=2,augmentation=plain,smoothing=0)"
 
 
 def checkpoint(folder: Path, model: str, seed: int) -> Path:
@@ -44,7 +45,7 @@ def main() -> None:
     """Train what is not there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=20)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +53,7 @@ def main() -> None:
     for seed in SEEDS:
         for title, model in FAMILY.items():
             begun = time.perf_counter()
-            recipe = f"digits(epochs={arguments.epochs},seed={seed})"
+            recipe = RECIPE.format(epochs=arguments.epochs, seed=seed)
             train(Training(model, data, recipe), checkpoint(arguments.folder, model, seed))
             print(f"{title}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
 

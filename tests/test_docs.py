@@ -57,6 +57,7 @@ NOT_RUN = {
     "ruff check": "CI runs it",
     "ruff format": "CI runs it",
     "mypy": "CI runs it",
+    "robustkpca score efficientnet_lite0": "needs the extra 'models'; tests/test_real_data.py runs it where it is installed",
     "python benchmarks/": "trains or measures for minutes",
     "python docs/picture.py": "changes the README; what it wrote is compared with the picture below",
 }

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import robustkpca as rk
+from robustkpca.errors import Unusable
+from robustkpca.models.efficientnet import packaged_checkpoint
 
 
 def score(*options: str, out: Path) -> list[dict[str, Any]]:
@@ -39,6 +41,21 @@ def test_a_timm_network_is_scored_on_photos(shared: Path, tmp_path: Path) -> Non
     assert set(frame["classes"]) == {"1000"}
     assert set(frame["verdict"]) <= {"mistaken", "survived", "broken"}
     assert frame["sample"].str.startswith("n").all()
+
+
+def test_real_imagenet_weights_are_loaded_as_they_were_trained(shared: Path, tmp_path: Path) -> None:
+    """A loading check: the photos are probably training images, so this is no ImageNet result."""
+    try:
+        packaged_checkpoint()
+    except Unusable as error:
+        pytest.skip(str(error))
+    (cell,) = score(
+        *("efficientnet_lite0", "--benchmark", "imagenet", "--data", str(shared / "data" / "imagenet-sample")),
+        *("--threats", "clean"),
+        out=tmp_path / "results",
+    )
+    assert cell["count"] == 200
+    assert cell["value"] >= 0.85
 
 
 def network_of_a_user() -> tuple[Path, Path]:

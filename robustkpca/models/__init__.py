@@ -168,6 +168,12 @@ CATALOGUE: dict[str, Entry] = {
         _KPCA,
         ("fan", "symmetric", "rpc", "large"),
     ),
+    "efficientnet_lite0": Entry(
+        "robustkpca.models.efficientnet:efficientnet_lite0",
+        "EfficientNet-Lite0 with the ImageNet weights of the extra 'models', 4.7 million parameters",
+        "Tan and Le 2019",
+        ("cnn", "imagenet"),
+    ),
     "vit_digits": Entry(
         "robustkpca.models.digits:vit_digits",
         "small vision transformer for 8x8 digits, with any attention",
@@ -204,8 +210,9 @@ _WHERE = {
     "create_model": "robustkpca.models.factory",
     "list_models": "robustkpca.models.factory",
     "load_model": "robustkpca.models.loading",
+    "with_attention": "robustkpca.models.replacement",
 }
-__all__ = ["CATALOGUE", "create_model", "list_models", "load_model"]
+__all__ = ["CATALOGUE", "create_model", "list_models", "load_model", "with_attention"]
 
 
 def __getattr__(name: str) -> Any:

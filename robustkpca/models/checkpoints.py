@@ -96,7 +96,8 @@ def read_checkpoint(path: str | os.PathLike[str], *, use_ema: bool = False) -> C
 def load_weights(network: nn.Module, checkpoint: Checkpoint, *, name: str) -> list[str]:
     """Copy weights into a network, all of them or none.
 
-    The network keeps its dtype and device. A position embedding for another number of patches is resized.
+    The network keeps its dtype and device. A position embedding for another number of patches is resized. A network with a
+    function ``weight_name`` is asked what it calls each weight of the file.
 
     Args:
         network: Changed in place.
@@ -109,7 +110,9 @@ def load_weights(network: nn.Module, checkpoint: Checkpoint, *, name: str) -> li
     Raises:
         Unusable: If a name is missing or has no place, or a shape or kind of number differs. The network is unchanged.
     """
-    weights, remarks = fitted(network, checkpoint.state, name=name, origin=str(checkpoint))
+    rename = getattr(network, "weight_name", None)
+    state = {rename(key): value for key, value in checkpoint.state.items()} if rename else checkpoint.state
+    weights, remarks = fitted(network, state, name=name, origin=str(checkpoint))
     complete = network.state_dict()
     complete.update(weights)
     network.load_state_dict(complete)

@@ -129,10 +129,16 @@ def _from_registry(given: Call) -> tuple[nn.Module, Call, str]:
 def _from_timm(given: Call) -> tuple[nn.Module, Call, str]:
     import timm
 
+    from robustkpca.models.replacement import split_options, with_attention
     from robustkpca.models.timm_models import create
 
     arguments = {name: value for name, value in given.arguments.items() if (name, value) != ("pretrained", False)}
-    model = create(given.name, **arguments)
+    own, replacing = split_options(arguments)
+    model = create(given.name, **own)
+    if replacing:
+        prepared = model.preprocessing
+        model = with_attention(model, **replacing)
+        model.preprocessing = prepared
     usual = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None) or {}
     full = {name: value for name, value in arguments.items() if name != "num_classes" or value != usual.get(name)}
     return model, Call(given.name, full), f"timm=={timm.__version__}"

@@ -42,8 +42,9 @@ def load_model(
 
     Args:
         name: ``symvit_tiny``, ``rpc_symvit_tiny(iterations=6)``, ``timm/<name>``, ``path/to/file.py:function``, ...
-        checkpoint: File with the weights; ``None`` takes the bundled ones where there are some, and initial weights from a
-            fixed seed otherwise.
+        checkpoint: File with the weights; ``None`` takes the bundled ones where there are some, those of an installed
+            package for a network with a function ``packaged_checkpoint`` that says where they lie, and initial weights from
+            a fixed seed otherwise.
         device: ``cpu``, ``cuda``, ``cuda:1``, ...
         use_ema: Whether to take the averaged weights of the checkpoint.
         preprocessing: Replaces the fields of the model's own preprocessing that it names.
@@ -56,13 +57,15 @@ def load_model(
     """
     network = create_model(name, **overrides)
     label = str(network.label)
-    bundled = getattr(network, "bundled_checkpoint", None)
+    bundled, packaged = getattr(network, "bundled_checkpoint", None), getattr(network, "packaged_checkpoint", None)
     held = ("", "")
     if checkpoint is None and bundled:
         with resources.as_file(resources.files("robustkpca.models") / "bundled" / str(bundled)) as path:
             held = _load(network, path, use_ema, label)
     elif checkpoint is not None:
         held = _load(network, Path(checkpoint), use_ema, label)
+    elif callable(packaged):
+        held = _load(network, packaged(), use_ema, label)
     elif use_ema:
         raise BadValue("averaged weights (--use-ema) come from a checkpoint; give one with --checkpoint")
     return wrap(

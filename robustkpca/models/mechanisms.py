@@ -120,32 +120,47 @@ def attention_blocks(
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
         raise BadValue(f"depth is {depth!r}; expected a whole number of at least 1")
-    mechanism, known = find_attention(name), attention_options(name)
-    for option in options:
-        if option not in known:
-            raise unknown(f"argument of attention {name}", option, known)
-    values = {option: parameter.default for option, parameter in known.items()} | dict(options)
-    layers, others = values.pop("layers", "all"), values.pop("others", mechanism.others)
+    known = attention_options(name)
+    _require_known(name, options, known)
+    mechanism = find_attention(name)
+    layers = options.get("layers", mechanism.layers or "all")
+    others = options.get("others", mechanism.others)
     allowed = ("softmax", "symmetric") if mechanism.others == "symmetric" else ("softmax",)
     if others not in allowed:
         raise BadValue(f"others is {others!r}; expected {' or '.join(allowed)} beside {name} attention")
-    chosen = _indices(layers, depth)
+    own = {option: value for option, value in options.items() if option not in ("layers", "others")}
+    chosen = chosen_layers(layers, depth)
     kept_queries = mechanism.others == "symmetric" and others == "softmax"
-    robust = _factory(mechanism.load(), form, values, projections=3 if kept_queries else None)
-    plain = _factory(ATTENTIONS[others].load(), form, {}, projections=None)
+    robust = attention_factory(name, own, form=form, ignored_queries=kept_queries)
+    plain = attention_factory(others, {}, form=form)
     return [robust if index in chosen else plain for index in range(depth)]
 
 
-def _factory(
-    kind: type[SelfAttention], form: Form, values: Mapping[str, Any], projections: int | None
+def attention_factory(
+    name: str, options: Mapping[str, Any], *, form: Form = lambda kind: kind, ignored_queries: bool = False
 ) -> AttentionFactory:
-    """Return what makes one attention; ``projections`` where queries are kept and ignored."""
+    """Return what makes one attention of a mechanism.
+
+    Args:
+        name: Of the mechanism.
+        options: Of the mechanism, without ``layers`` and ``others``.
+        form: As in `attention_blocks`.
+        ignored_queries: Whether a mechanism without queries keeps, and ignores, a projection to them.
+
+    Raises:
+        UnknownName: If there is no such mechanism or option.
+        BadValue: If a value cannot be used.
+    """
+    mechanism = find_attention(name)
+    known = mechanism.options()
+    _require_known(name, options, known)
+    values: dict[str, Any] = {option: parameter.default for option, parameter in known.items()} | dict(options)
+    kind = mechanism.load()
     taken = inspect.signature(kind.__init__).parameters
     settings = (kind.settings(**values),) if kind.settings else ()
-    rest: dict[str, Any] = {} if kind.settings else dict(values)
-    if projections is not None:
-        rest["projections"] = projections
-
+    rest = {} if kind.settings else values
+    if ignored_queries:
+        rest["projections"] = 3
     built = form(kind)
 
     def make(dim: int, num_heads: int, qkv_bias: bool, tokens: int) -> SelfAttention:
@@ -155,11 +170,25 @@ def _factory(
     return make
 
 
-def _indices(layers: int | tuple[int, ...] | str, depth: int) -> tuple[int, ...]:
-    """Read the choice of layers as indices."""
+def chosen_layers(layers: int | tuple[int, ...] | str, depth: int) -> tuple[int, ...]:
+    """Read a choice of layers as indices.
+
+    Args:
+        layers: An index from 0, a list of indices, or ``all``.
+        depth: Number of blocks.
+
+    Raises:
+        BadValue: If it is something else, or a block does not exist.
+    """
     if layers == "all":
         return tuple(range(depth))
     indices = tuple(layers) if isinstance(layers, tuple | list) else (layers,)
     if any(isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < depth for index in indices):
         raise BadValue(f"layers is {layers!r}; expected indices from 0 to {depth - 1}, such as 0 or [0,1], or all")
     return tuple(index for index in indices if isinstance(index, int))
+
+
+def _require_known(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for option in options:
+        if option not in known:
+            raise unknown(f"argument of attention {name}", option, known)
