@@ -297,8 +297,10 @@ def test_zero_gradients_are_flagged_on_survivors_only(zeros: list[int], flagged:
 
 
 def test_gradients_that_are_not_finite_are_flagged_in_words_of_their_own() -> None:
-    cell = cell_of(records("SSBB", nonfinite_gradients=[0, 2, 1, 1]))
-    assert cell.flags == ("gradients that are not finite on 50 % of the surviving samples: masked?",)
+    cell = cell_of(records("SSBB", threat=PGD, nonfinite_gradients=[0, 2, 1, 1]), threats=(PGD,))
+    assert [flag.partition(",")[0] for flag in cell.flags] == [
+        f"nonfinite gradients: on 50 % of the samples that survive {PGD}"
+    ]
 
 
 def test_without_a_board_every_threat_is_a_column() -> None:
