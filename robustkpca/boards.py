@@ -85,6 +85,9 @@ class Cell:
         invalid: Samples whose verdict is ``INVALID``.
         failed: Samples whose verdict is ``FAILED``.
         flags: Remarks that a reader must see.
+        forwards: Forward passes per sample, over all threats of the column; ``None`` where they were not counted.
+        backwards: Backward passes per sample.
+        seconds: Wall time per sample.
     """
 
     value: float | None
@@ -96,6 +99,9 @@ class Cell:
     invalid: int = 0
     failed: int = 0
     flags: tuple[str, ...] = ()
+    forwards: float | None = None
+    backwards: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -248,12 +254,20 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
     )
     complete = survived[survived["size"] == len(column.threats)]
     outcome = dict(zip(complete.index, (complete["sum"] == len(column.threats)).tolist(), strict=True))
-    count, flags = len(complete), _flags(chosen)
+    count = len(complete)
+    blank = Cell(None, None, None, count, expected, column.protocol, invalid, failed, _flags(chosen), *_costs(chosen))
     if count < expected or invalid or failed or not count:
-        return _Column(Cell(None, None, None, count, expected, column.protocol, invalid, failed, flags), outcome)
+        return _Column(blank, outcome)
     successes = sum(outcome.values())
     low, high = wilson(successes, count)
-    return _Column(Cell(successes / count, low, high, count, expected, column.protocol, flags=flags), outcome)
+    return _Column(replace(blank, value=successes / count, low=low, high=high), outcome)
+
+
+def _costs(chosen: pandas.DataFrame) -> list[float | None]:
+    """Return forward passes, backward passes and seconds per sample."""
+    samples = max(1, chosen["sample"].nunique())
+    names = ("forwards", "backwards", "seconds")
+    return [float(chosen[name].sum()) / samples if name in chosen and len(chosen) else None for name in names]
 
 
 def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:

@@ -110,8 +110,11 @@ def cli(context: click.Context) -> None:
     type=click.Choice(["ours", "official"]),
     help="official runs each threat by the authors' package pyautoattack; default ours.",
 )
+@click.option("--costs", is_flag=True, help="Passes and seconds per sample beside each column.")
 @run_options
-def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, **options: Any) -> int:
+def score(
+    models: tuple[str, ...], config: str | None, out: str, as_json: bool, quiet: bool, costs: bool, **options: Any
+) -> int:
     """Score MODELs under threats and print the leaderboard.
 
     \b
@@ -130,7 +133,7 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
     from robustkpca.boards import leaderboard as fill
 
     tables = fill(run.frame(), run.board)
-    print_tables(tables, "json" if as_json else "")
+    print_tables(tables, "json" if as_json else "", costs=costs)
     whole = all(cell.value is not None for table in tables for row in table.rows for cell in row.cells)
     if not whole:
         say(f"some cells have no value; 'robustkpca show {shlex.quote(out)}' lists why")
@@ -143,8 +146,9 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
 @click.option(
     "--format", "form", default="", metavar="FORMAT", help="markdown, csv or json; default drawn, or markdown."
 )
+@click.option("--costs", is_flag=True, help="Passes and seconds per sample beside each column.")
 @click.option("--out", metavar="FILE", help="Write here instead of printing.")
-def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str | None) -> None:
+def leaderboard(folders: tuple[str, ...], board: str | None, form: str, costs: bool, out: str | None) -> None:
     """Print the leaderboard of what results folders hold; ./results where none is named.
 
     \b
@@ -157,10 +161,10 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
 
     tables = fill(read(*(folders or ("results",))), board)
     if out is None:
-        print_tables(tables, form)
+        print_tables(tables, form, costs=costs)
         return
     try:
-        Path(out).write_text(render(tables, form or "markdown"), encoding="utf-8")
+        Path(out).write_text(render(tables, form or "markdown", costs=costs), encoding="utf-8")
     except OSError as error:
         raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
 

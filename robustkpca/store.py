@@ -128,7 +128,7 @@ class ResultStore:
         """Return all records, one per key, sorted by it.
 
         Beside the measured columns stand some that a shard's header gives all of its records: task, model_name,
-        data_name, threat_label, threat_version, classes, planned, flags.
+        data_name, threat_label, threat_version, classes, planned, flags, and seconds, those of the shard divided equally.
 
         Equal records from two runs are one. A failed attempt gives way to a later verdict.
 
@@ -164,6 +164,8 @@ def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
         header = _header(table.schema, path)
         for name, value in _named(header).items():
             table = table.append_column(name, _constant(value, len(table)))
+        each = header["seconds"] / max(1, len(table))
+        table = table.append_column("seconds", pyarrow.array([each] * len(table), pyarrow.float64()))
         parts.append(table.replace_schema_metadata(None))
     frame = pyarrow.concat_tables(parts, promote_options="permissive").to_pandas()
     failed = frame["verdict"] == Verdict.FAILED.value

@@ -29,28 +29,29 @@ def print_grid(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     _draw(Grid(box=None, pad_edge=False, header_style="bold"), titles, rows, named=0)
 
 
-def print_tables(tables: Sequence[Table], form: str) -> None:
+def print_tables(tables: Sequence[Table], form: str, *, costs: bool = False) -> None:
     """Print tables: drawn on a terminal, markdown elsewhere, or in the form asked for.
 
     Args:
         tables: From `robustkpca.boards.leaderboard`.
         form: One of `robustkpca.formats.FORMATS`, or empty.
+        costs: Whether to show what each column cost.
     """
     from robustkpca.formats import caption, cells, header, render
 
     if form or not sys.stdout.isatty():
-        click.echo(render(tables, form or "markdown"), nl=False)
+        click.echo(render(tables, form or "markdown", costs=costs), nl=False)
         return
     from rich.console import Console
     from rich.text import Text
 
     for table in tables:
         console = Console()
-        titles, rows = header(table), cells(table)
+        titles, rows = header(table, costs=costs), cells(table, costs=costs)
         title = Text(f"{table.board.title}: {table.data_name}", style="bold")
         if not _side_by_side(console, title, titles, rows):
             _stacked(console, title, titles, rows)
-        for line in caption(table):
+        for line in caption(table, costs=costs):
             console.print(Text(line, style="dim"))
 
 

@@ -323,3 +323,13 @@ def test_frames_with_categories_are_read_like_frames_with_text() -> None:
     frame = records("SSBM")
     categories = frame.astype({name: "category" for name in frame.columns if name not in ("seed", "sample")})
     assert leaderboard(categories) == leaderboard(frame)
+
+
+def test_costs_are_per_sample_over_all_threats_of_a_column() -> None:
+    parts = [
+        records("SB", threat=FGSM, forwards=[3, 1], backwards=[1, 0], seconds=0.25),
+        records("SB", threat=PGD, forwards=[20, 2], backwards=[19, 1], seconds=0.5),
+    ]
+    cell = cell_of(*parts, threats=(FGSM, PGD))
+    assert (cell.forwards, cell.backwards, cell.seconds) == (13.0, 10.5, 0.75)
+    assert cell_of(records("SB")).seconds is None

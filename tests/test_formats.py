@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -150,3 +151,18 @@ def test_every_format_ends_in_one_newline(form: str) -> None:
 def test_an_unknown_format_is_answered_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match=r"no format named 'markdwn'. Did you mean 'markdown'"):
         render([table()], "markdwn")
+
+
+def test_costs_stand_behind_their_column_where_asked_for() -> None:
+    one = table(Row("m-1", "toy", 0, (replace(FULL, forwards=21.25, backwards=20.0, seconds=0.0123), GOOD), 1))
+    text = render([one], "markdown", costs=True)
+    found = grid(text)
+    assert len(found[0]) == 6
+    assert found[0][3].endswith(": passes")
+    assert (found[2][3], found[2][5]) == ("21.2 + 20.0, 0.012 s", "")
+    assert "forward + backward passes and seconds per sample" in text
+    assert "passes" not in render([one], "markdown")
+    assert '"forwards": 21.25' in render([one], "json")
+    assert "seconds" not in render([one], "json") + render([one], "csv")
+    assert '"seconds": 0.0123' in render([one], "json", costs=True)
+    assert "21.25,20.0,0.0123" in render([one], "csv", costs=True)
