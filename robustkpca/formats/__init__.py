@@ -11,7 +11,7 @@ from robustkpca.formats.markdown import markdown
 from robustkpca.formats.page import page
 from robustkpca.formats.plain import as_json, comma_separated
 
-FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
+FORMATS: dict[str, Callable[[Sequence[Table], bool], str]] = {
     "markdown": markdown,
     "csv": comma_separated,
     "json": as_json,
@@ -27,11 +27,12 @@ def render(tables: Sequence[Table], form: str, *, costs: bool = False) -> str:
     Args:
         tables: From `robustkpca.boards.leaderboard`.
         form: One of `FORMATS`.
-        costs: Whether markdown shows what each column cost; csv, json and html hold it anyway.
+        costs: Whether to show what each column cost. Without it csv, json and html hold passes, but no seconds, so that the
+            same records give the same bytes.
 
     Raises:
         UnknownName: If there is no such format.
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    return markdown(tables, costs=costs) if form == "markdown" else FORMATS[form](tables)
+    return FORMATS[form](tables, costs)

@@ -27,11 +27,11 @@ _SPECIAL = {
 }
 
 
-def latex(tables: Sequence[Table]) -> str:
+def latex(tables: Sequence[Table], costs: bool = False) -> str:
     """Write each table as a ``table`` with booktabs rules; the best number of a column is bold, ``=`` marks shared ranks.
 
     Intervals stand behind their numbers in a smaller size. A cell with a remark carries an exclamation mark, and is never
-    bold.
+    bold. What columns cost is left out.
     """
     return "\n".join(_table(table) for table in tables)
 

@@ -8,7 +8,7 @@ from robustkpca.boards import Table
 from robustkpca.formats.texts import caption, cells, header
 
 
-def markdown(tables: Sequence[Table], *, costs: bool = False) -> str:
+def markdown(tables: Sequence[Table], costs: bool = False) -> str:
     """Write each table as a headline, an aligned grid and its notes; with ``costs`` what each column cost beside it."""
     blocks = []
     for table in tables:

@@ -34,8 +34,11 @@ class Chart:
     lines: tuple[tuple[str, str, tuple[tuple[float, float, str], ...]], ...]
 
 
-def page(tables: Sequence[Table]) -> str:
-    """Write the tables as one html document. Every name is escaped; nothing is loaded from anywhere."""
+def page(tables: Sequence[Table], costs: bool = False) -> str:
+    """Write the tables as one html document, with ``costs`` the seconds of each cell too.
+
+    Every name is escaped; nothing is loaded from anywhere.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -47,7 +50,7 @@ def page(tables: Sequence[Table]) -> str:
         keep_trailing_newline=True,
     )
     titles = ", ".join(dict.fromkeys(f"{table.board.title}: {table.data_name}" for table in tables))
-    views = [_view(table, number) for number, table in enumerate(tables)]
+    views = [_view(table, number, costs) for number, table in enumerate(tables)]
     protocols = sorted({column.protocol for table in tables for column in table.board.columns})
     return environment.get_template("page.html").render(
         title=titles,
@@ -61,7 +64,7 @@ def page(tables: Sequence[Table]) -> str:
     )
 
 
-def _view(table: Table, number: int) -> dict[str, Any]:
+def _view(table: Table, number: int, costs: bool) -> dict[str, Any]:
     """Return what the template shows of a table."""
     columns = table.board.columns
     return {
@@ -85,7 +88,9 @@ def _view(table: Table, number: int) -> dict[str, Any]:
                 "name": row.name,
                 "parts": re.split(r"(?<=[_/(,.-])", row.name),
                 "seed": row.seed,
-                "cells": [_cell(table, row, column, cell) for column, cell in zip(columns, row.cells, strict=True)],
+                "cells": [
+                    _cell(table, row, column, cell, costs) for column, cell in zip(columns, row.cells, strict=True)
+                ],
             }
             for row in table.rows
         ],
@@ -102,8 +107,9 @@ def _title_parts(title: str) -> list[str]:
     return textwrap.wrap(title, 14, break_long_words=False) or [title]
 
 
-def _cell(table: Table, row: Row, column: Column, cell: Cell) -> dict[str, Any]:
+def _cell(table: Table, row: Row, column: Column, cell: Cell, costs: bool) -> dict[str, Any]:
     text, _, rest = cell_text(cell).partition(" ") if cell.value is not None else (cell_text(cell), "", "")
+    spent = cost_text(cell).replace(",", " (forward + backward),") if costs else cost_text(cell)
     facts = [
         ("model", row.name),
         ("model id", row.model),
@@ -122,7 +128,7 @@ def _cell(table: Table, row: Row, column: Column, cell: Cell) -> dict[str, Any]:
         ("invalid, failed", f"{cell.invalid}, {cell.failed}" if cell.invalid or cell.failed else ""),
         ("seed", str(row.seed)),
         ("data", f"{table.data_name} ({table.data})"),
-        ("passes per sample", f"{cost_text(cell)} (forward + backward)" if cost_text(cell) else ""),
+        ("passes per sample", spent if costs else spent.partition(",")[0]),
         ("remarks", "; ".join(dict.fromkeys((*cell.flags, *row.flags)))),
         ("again", f"{row.command} --threats {' '.join(map(shlex.quote, column.threats))}" if row.command else ""),
     ]

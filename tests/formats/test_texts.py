@@ -164,4 +164,6 @@ def test_costs_stand_behind_their_column_where_asked_for() -> None:
     assert "forward + backward passes and seconds per sample" in text
     assert "passes" not in render([one], "markdown")
     assert '"forwards": 21.25' in render([one], "json")
-    assert "21.25,20.0,0.0123" in render([one], "csv")
+    assert "seconds" not in render([one], "json") + render([one], "csv")
+    assert '"seconds": 0.0123' in render([one], "json", costs=True)
+    assert "21.25,20.0,0.0123" in render([one], "csv", costs=True)
