@@ -5,16 +5,58 @@ With ``C = Z - S``, what shrinking leaves of ``Z``, a pursuit is a recurrence in
 
     C' = clip(K - 2 L' + L + C)        K2' = C' + 3 L' - 2 (L + C)
 
-where clipping is to the threshold on both sides. Written out instead, one pass keeps about ten tensors of that size.
+where clipping is to the threshold on both sides. Written out instead, one pass keeps about ten tensors of that size. The
+attention over ``K2'`` would keep it too; `rebuilding` makes it anew, from the same numbers in the same order, when the
+backward pass asks for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+
+def cleaned_keys(clipped: Tensor, latest: Tensor, before: Tensor, kept: Tensor) -> Tensor:
+    """Return ``K2'`` from ``C'``, ``L'``, ``L`` and ``C``, all shaped alike; ``before`` may be a zero that broadcasts."""
+    return torch.add(clipped, latest, alpha=3).sub_(before + kept, alpha=2)
+
+
+@contextmanager
+def rebuilding(tensor: Tensor, rebuild: Callable[[], Tensor]) -> Iterator[None]:
+    """Keep no copy of a tensor for the backward pass of what is computed inside, but make it anew when it is needed.
+
+    Args:
+        tensor: What operations inside would keep.
+        rebuild: Returns the same numbers; called once in a backward pass.
+    """
+    if not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():  # which allow no such hooks
+        yield
+        return
+    held: list[Tensor] = []
+    address, shape = (
+        tensor.data_ptr(),
+        tensor.shape,
+    )  # the hooks live as long as the graph, and must not hold the tensor
+
+    def pack(saved: Tensor) -> Tensor | None:
+        return None if saved.data_ptr() == address and saved.shape == shape else saved
+
+    def unpack(saved: Tensor | None) -> Tensor:
+        if saved is not None:
+            return saved
+        if held:  # queries and keys are one tensor
+            return held.pop()
+        with torch.no_grad():
+            held.append(rebuild())
+        return held[0]
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        yield
 
 
 class Clip(torch.autograd.Function):
@@ -25,7 +67,7 @@ class Clip(torch.autograd.Function):
     @staticmethod
     def forward(keys: Tensor, level: Tensor) -> Tensor:
         """Return ``keys`` clipped; ``level`` is broadcastable and not negative."""
-        return torch.maximum(torch.minimum(keys, level), -level)
+        return torch.clamp(keys, -level, level)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -37,8 +79,8 @@ class Clip(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Pass the gradient on where nothing was clipped; the rest is that of the level."""
         clipped, level = ctx.saved_tensors
-        passed = _where_free(clipped, level, gradient)
-        return passed, _of_level(clipped, level, gradient, passed)
+        passed, of_level = _parted(clipped, level, gradient, own=False)
+        return passed, of_level
 
 
 class Step(torch.autograd.Function):
@@ -49,35 +91,40 @@ class Step(torch.autograd.Function):
     @staticmethod
     def forward(keys: Tensor, latest: Tensor, before: Tensor, kept: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``C'`` and ``K2'``, shaped like ``keys``; ``before`` may be a zero that broadcasts."""
-        known = before + kept
-        clipped = torch.add(keys, latest, alpha=-2).add_(known)
-        clipped = torch.maximum(torch.minimum(clipped, level), -level)
-        return clipped, torch.add(clipped, latest, alpha=3).sub_(known, alpha=2)
+        clipped = torch.add(keys, latest, alpha=-2).add_(before + kept).clamp_(-level, level)
+        return clipped, cleaned_keys(clipped, latest, before, kept)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
         """Keep what was clipped."""
         ctx.save_for_backward(output[0], inputs[4])
         ctx.first = inputs[2].ndim == 0
+        ctx.set_materialize_grads(False)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_clipped: Tensor, of_cleaned: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, of_clipped: Tensor | None, of_cleaned: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of all five inputs."""
         clipped, level = ctx.saved_tensors
-        gradient = of_clipped + of_cleaned
-        passed = _where_free(clipped, level, gradient)
-        of_level = _of_level(clipped, level, gradient, passed)
+        if of_cleaned is None:
+            of_cleaned = torch.zeros_like(clipped)
+        gradient = of_cleaned if of_clipped is None else of_clipped + of_cleaned
+        passed, of_level = _parted(clipped, level, gradient, own=of_clipped is not None)
         of_latest = torch.mul(of_cleaned, 3).sub_(passed, alpha=2)
         of_known = torch.sub(passed, of_cleaned, alpha=2)
         return passed, of_latest, None if ctx.first else of_known, of_known, of_level
 
 
-def _where_free(clipped: Tensor, level: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient of what was clipped: zero outside the level."""
-    return torch.where(clipped.abs() < level, gradient, 0)
+def _parted(clipped: Tensor, level: Tensor, gradient: Tensor, *, own: bool) -> tuple[Tensor, Tensor]:
+    """Part a gradient into that of what was clipped, zero outside the level, and that of the level.
 
-
-def _of_level(clipped: Tensor, level: Tensor, gradient: Tensor, passed: Tensor) -> Tensor:
-    """Return the gradient of the level, one number for each image and head."""
-    return ((gradient - passed) * clipped.sign()).sum(dim=(-2, -1), keepdim=True)
+    Args:
+        clipped: What came out; outside the level it is exactly the level, with a sign.
+        level: One number for each image and head.
+        gradient: Of what came out.
+        own: Whether ``gradient`` may be overwritten.
+    """
+    free = (clipped < level).logical_and_(clipped > -level)
+    passed = torch.where(free, gradient, 0)
+    outside = gradient.sub_(passed) if own else gradient - passed
+    return passed, outside.mul_(clipped.sign()).sum(dim=(-2, -1), keepdim=True)

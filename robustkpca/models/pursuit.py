@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from robustkpca.errors import BadValue
-from robustkpca.models.clipping import Clip, Step
+from robustkpca.models.clipping import Clip, Step, cleaned_keys, rebuilding
 
 THRESHOLDS = ("lambda*mu", "lambda/mu")
 MU_DIMS = ("C", "d")
@@ -137,8 +137,8 @@ def principal_component_pursuit_attention(keys: Tensor, values: Tensor, pursuit:
 
     Source:
         As `passes`, which writes the algorithm out and gives the same up to rounding. Here the state is the recurrence of
-        `clipping`, for speed and memory: the backward pass keeps two tensors of the size of the keys for each pass beside
-        what the fused attention keeps, and no matrix of all pairs of tokens. Gradients are of first order only.
+        `clipping`, for speed and memory: two tensors of the size of the keys are kept for each pass until the backward pass
+        has gone through it, and no matrix of all pairs of tokens. Gradients are of first order only.
     """
     original, _, level = _prepared(keys, pursuit)
     shares = _shares(pursuit)
@@ -149,9 +149,12 @@ def principal_component_pursuit_attention(keys: Tensor, values: Tensor, pursuit:
             following, cleaned = Step.apply(original, low_rank, before, kept, level)
         else:
             following = (1 - share) * (original - 2 * low_rank + (before + kept))
-            cleaned = following + 3 * low_rank - 2 * (before + kept)
-        before, kept = low_rank, following
-        low_rank = symmetric_attention(cleaned.to(keys.dtype), values).to(original.dtype)
+            cleaned = cleaned_keys(following, low_rank, before, kept)
+        parts = tuple(part.detach() for part in (following, low_rank, before, kept))
+        cleaned = cleaned.to(keys.dtype)
+        with rebuilding(cleaned, lambda parts=parts: cleaned_keys(*parts).to(keys.dtype)):  # type: ignore[misc]
+            latest = symmetric_attention(cleaned, values).to(original.dtype)
+        before, kept, low_rank = low_rank, following, latest
     return low_rank.to(keys.dtype)
 
 
