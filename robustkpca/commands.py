@@ -184,6 +184,7 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
         raise BadValue(
             f"--out {out}: expected a results folder; write a table with 'robustkpca leaderboard --out {out}'"
         )
+    _refuse_empty(config=config, **options)
     given = _given(models, options)
     Matrix.of("options", **given)
     matrix = Matrix.of(f"config {config}", **Matrix.read(config) | given) if config else Matrix.of("options", **given)
@@ -201,6 +202,13 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
     if not whole:
         _say(f"some cells have no value; 'robustkpca show {shlex.quote(out)}' lists why")
     return DONE if whole else INCOMPLETE
+
+
+def _refuse_empty(**options: Any) -> None:
+    """Refuse an empty text, as an unset variable of the shell gives; it would be taken for no option at all."""
+    for name, value in options.items():
+        if value == "" or (isinstance(value, tuple) and "" in value):
+            raise BadValue(f"--{name.replace('_', '-')} is empty; give it a value, or leave it out")
 
 
 def _given(models: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
@@ -267,6 +275,7 @@ def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
     robustkpca list attacks --tag gradient
     robustkpca list models timm/vit
     """
+    _refuse_empty(tag=tag)
     rows = [
         {"name": name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags), "from": entry.origin}
         for name, entry in _entries(kind, pattern).items()
