@@ -7,6 +7,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from robustkpca.calls import exact
 from robustkpca.errors import BadValue
 
 if TYPE_CHECKING:  # annotations only: a budget is read and written without importing torch
@@ -42,22 +43,27 @@ class Budget:
     bounded: bool = True
 
     @classmethod
-    def parse(cls, text: str) -> Budget:
+    def parse(cls, text: str, *, bounded: bool = True) -> Budget:
         """Read ``NORM:RADIUS``; the radius is kept as an exact fraction (``8/255``, ``0.5``, ``2``).
+
+        Args:
+            text: What was written.
+            bounded: Whether images must also stay in [0, 1].
 
         Raises:
             BadValue: If the norm is unknown, or the radius is no finite number or negative.
         """
         norm, _, radius = text.strip().partition(":")
         try:
-            budget = cls(Norm(norm.strip().lower()), Fraction(radius.strip()))
-            float(budget.radius)
-        except (ValueError, ZeroDivisionError, OverflowError):
+            budget = cls(Norm(norm.strip().lower()), exact(radius), bounded)
+        except ValueError:
             known = ", ".join(member.value for member in Norm)
-            raise BadValue(f"budget {text!r}: expected NORM:RADIUS such as 'linf:8/255', NORM one of {known}") from None
+            raise BadValue(
+                f"budget {text[:40]!r}: expected NORM:RADIUS such as 'linf:8/255', NORM one of {known}"
+            ) from None
         if budget.radius < 0:
             raise BadValue(f"budget {text!r}: the radius is negative; expected 0 or more, such as 'linf:8/255'")
-        if budget.norm is Norm.LINF and budget.radius > 1:
+        if bounded and budget.norm is Norm.LINF and budget.radius > 1:
             raise BadValue(
                 f"budget {text!r}: pixels run from 0 to 1, so a linf radius above 1 changes nothing more; "
                 f"did you mean 'linf:{budget.radius}/255'?"

@@ -6,6 +6,7 @@ One small grammar serves models, threats and preprocessing, so that each of them
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from robustkpca.errors import BadValue, unknown
 Value = bool | int | float | Fraction | str | None | tuple["Value", ...]
 
 _NAME = re.compile(r"[^()\s,=]+")
+_DIGITS = 300
+"""Most digits of a number in a text, above and below the line of a fraction; such a number has a value as a float."""
+_LONG = re.compile(rf"[+-]?\d[\d_]{{{_DIGITS},}}")
+_EXPONENT = re.compile(r"[eE][+-]?\d{4,}$")
 _FORBIDDEN = re.compile(r"[\[\]\s,=()]")
 
 
@@ -123,6 +128,8 @@ def parse_value(text: str) -> Value:
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         return tuple(parse_value(part) for part in split(text[1:-1]))
+    if _LONG.match(text) or _LONG.match(text.rpartition("/")[2]):
+        raise BadValue(f"{text[:20]}...: expected a number of at most {_DIGITS} digits")
     lowered = text.lower()
     if lowered in ("true", "false"):
         return lowered == "true"
@@ -141,6 +148,24 @@ def parse_value(text: str) -> Value:
     if not text or _FORBIDDEN.search(text):
         raise BadValue(f"{text!r}: expected a number, true, false, none, a list such as [0,1], or a word")
     return text
+
+
+def exact(text: str) -> Fraction:
+    """Read a number without rounding it: ``8/255``, ``0.5``, ``1e-3``.
+
+    Raises:
+        ValueError: If it is none, divides by zero, or has more digits than a text can have.
+    """
+    text = text.strip()
+    if len(text) > 2 * _DIGITS + 2 or _EXPONENT.search(text):
+        raise ValueError(f"{text[:20]!r} has too many digits")
+    try:
+        number = Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError(f"{text!r} divides by zero") from None
+    if max(abs(number.numerator), number.denominator) >= 10**_DIGITS:
+        raise ValueError(f"{text!r} has too many digits")
+    return number
 
 
 def format_value(value: Value) -> str:
@@ -189,4 +214,6 @@ def _like(default: Any, value: Value, where: str) -> Value:
         if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
             raise BadValue(f"{where} is {format_value(value)}; expected a number")
         value = float(value)
+        if not math.isfinite(value) and math.isfinite(default):
+            raise BadValue(f"{where} is {value}; expected a finite number")
     return value

@@ -225,6 +225,7 @@ def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
     robustkpca list attacks --tag gradient
     robustkpca list models timm/vit
     """
+    _refuse_empty(tag=tag)
     rows = [
         {"name": name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags), "from": entry.origin}
         for name, entry in _entries(kind, pattern).items()

@@ -254,7 +254,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     for one in loaded:
         if not groups[one.spec.id]:
             continue
-        classifier = one.classifier or _load(one.choice, matrix)
+        classifier = one.classifier or _reloaded(one, matrix)
         reporter.model(classifier, missing[one.spec.id])
         try:
             run(
@@ -392,6 +392,17 @@ def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
         dtype=choice.dtype,
         batch_size=matrix.batch_size,
     )
+
+
+def _reloaded(one: _Contestant, matrix: Matrix) -> TorchClassifier:
+    """Load a checked model again, and see that it is still the same."""
+    classifier = _load(one.choice, matrix)
+    if classifier.spec.id != one.spec.id:
+        raise Unusable(
+            f"model {one.choice.name}: its weights or its file were changed while the run was under way; "
+            "the same command takes what is there now"
+        )
+    return classifier
 
 
 def _first_sound(data: Dataset, positions: Sequence[int], preprocessing: Preprocessing) -> list[int]:

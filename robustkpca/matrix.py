@@ -10,8 +10,12 @@ import pydantic
 import yaml
 from pydantic_core import ErrorDetails
 
+from robustkpca.configs import read_config
 from robustkpca.errors import BadValue, unknown
 from robustkpca.specs import fingerprint
+
+LARGEST = 2**63 - 1
+"""Of the whole numbers that a record can hold."""
 
 
 class ModelChoice(pydantic.BaseModel):
@@ -58,13 +62,13 @@ class Matrix(pydantic.BaseModel):
     threats: tuple[str, ...] = ()
     benchmark: str = "digits"
     data: str | None = None
-    classes: int | None = pydantic.Field(default=None, ge=1)
+    classes: int | None = pydantic.Field(default=None, ge=1, le=LARGEST, strict=True)
     protocol: Literal["pixel", "published"] | None = None
     engine: Literal["ours", "official"] = "ours"
-    limit: int | None = pydantic.Field(default=None, ge=1)
-    seed: int = pydantic.Field(default=0, ge=0)
+    limit: int | None = pydantic.Field(default=None, ge=1, le=LARGEST, strict=True)
+    seed: int = pydantic.Field(default=0, ge=0, le=LARGEST, strict=True)
     batch_size: int | str = "auto"
-    shard_size: int = pydantic.Field(default=256, ge=1)
+    shard_size: int = pydantic.Field(default=256, ge=1, le=LARGEST, strict=True)
     device: str = "cpu"
 
     @pydantic.field_validator("models", mode="before")
@@ -81,12 +85,12 @@ class Matrix(pydantic.BaseModel):
     def _texts(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    @pydantic.field_validator("batch_size")
+    @pydantic.field_validator("batch_size", mode="before")
     @classmethod
-    def _size(cls, value: int | str) -> int | str:
+    def _size(cls, value: Any) -> Any:
         if isinstance(value, str) and value.isdigit():
             value = int(value)
-        if value != "auto" and (not isinstance(value, int) or value < 1):
+        if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST):
             raise ValueError("expected a whole number from 1 up, or auto")
         return value
 
@@ -113,16 +117,7 @@ class Matrix(pydantic.BaseModel):
         Raises:
             BadValue: If the file is missing or holds no mapping.
         """
-        try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadValue(f"config {path}: {error.strerror}; expected a YAML file") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise BadValue(f"config {path} is no YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(values, dict):
-            raise BadValue(
-                f"config {path}: expected a mapping such as 'models: [symvit_digits]', got {type(values).__name__}"
-            )
+        values = read_config(path)
         for key in values:
             if not isinstance(key, str):
                 raise BadValue(f"config {path}: {key!r} is no option; known: {', '.join(cls.model_fields)}")
@@ -135,8 +130,11 @@ class Matrix(pydantic.BaseModel):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, path)
+            try:
+                temporary.write_text(text, encoding="utf-8")
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
         return path
 
 
@@ -150,5 +148,7 @@ def _mistake(source: str, error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return f"{where}: it is missing; expected a value"
     least = error.get("ctx", {}).get("ge")
+    whole = error["type"] in ("int_type", "int_from_float")
     wanted = f"expected a whole number from {least} up" if least is not None else error["msg"]
+    wanted = "expected a whole number" if whole else wanted
     return f"{where} {error['input']!r}: {wanted.removeprefix('Value error, ').replace('Input should be', 'expected')}"

@@ -92,7 +92,7 @@ class Preprocessing:
                 values = arguments[name] if isinstance(arguments[name], tuple) else (arguments[name],)
                 try:
                     arguments[name] = tuple(float(value) for value in values)
-                except (TypeError, ValueError):
+                except (TypeError, ValueError, OverflowError):
                     raise BadValue(
                         f"preprocessing {name} is {values!r}; expected numbers such as [0.5,0.5,0.5]"
                     ) from None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -96,7 +96,8 @@ class ThreatModel:
         if call.name in attacks:
             if not at or severity_text:
                 raise BadValue(f"threat {text!r}: an attack needs a budget, no severity; write '{call}@linf:8/255'")
-            return cls._attack(text, call, Budget.parse(budget_text), protocol or Protocol.PIXEL, attacks[call.name])
+            budget = Budget.parse(budget_text, bounded=protocol is not Protocol.PUBLISHED)
+            return cls._attack(text, call, budget, protocol or Protocol.PIXEL, attacks[call.name])
         if call.name in corruptions:
             if at or protocol is Protocol.PUBLISHED:
                 raise BadValue(f"threat {text!r}: a corruption takes a severity, not a budget; write '{call}:3'")
@@ -114,8 +115,6 @@ class ThreatModel:
         if published and not entry.published:
             known = ", ".join(sorted(name for name, e in registry.entries("attacks").items() if e.published))
             raise BadValue(f"threat {text!r}: {call.name} has no published form; {known} have one")
-        if published:
-            budget = replace(budget, bounded=False)
         function = entry.function(published=published)
         full = complete(call, function, "attack", given=GIVEN)
         members: tuple[ThreatModel, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from robustkpca.budget import Budget, Norm
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
+from robustkpca.threats import ThreatModel
 
 NORMS = list(Norm)
 RADII = {Norm.LINF: "0.2", Norm.L2: "0.4", Norm.L1: "0.6"}
@@ -358,3 +360,20 @@ def test_a_random_start_does_not_depend_on_the_batch(norm: Norm) -> None:
     index = torch.tensor([4, 1])
     alone = budget(norm).random_start(images[index], streams.narrow(index))
     assert torch.equal(budget(norm).random_start(images, streams)[index], alone)
+
+
+@pytest.mark.parametrize(
+    "radius", ["1e-999999999", "1e999999999", "1e-5000", "9" * 5000, "1/" + "9" * 5000, "0." + "3" * 5000]
+)
+def test_a_radius_of_thousands_of_digits_is_refused_at_once(radius: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(BadValue, match="expected NORM:RADIUS") as caught:
+        Budget.parse(f"linf:{radius}")
+    assert time.monotonic() - started < 1
+    assert len(str(caught.value)) < 200
+
+
+def test_without_bounds_a_radius_is_no_share_of_the_pixel_range() -> None:
+    """A normalised unit is about a quarter of that range."""
+    assert Budget.parse("linf:2", bounded=False) == Budget(Norm.LINF, Fraction(2), bounded=False)
+    assert str(ThreatModel.parse("published/pgd@linf:2").budget) == "linf:2"

@@ -195,3 +195,18 @@ def test_a_list_of_one_is_its_element_where_both_are_allowed() -> None:
 
     texts = {str(complete(Call.parse(text), model, "model")) for text in ("model(layers=[0])", "model(layers=0)")}
     assert texts == {"model(layers=0)"}
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "-" + "9" * 5000, "1/" + "9" * 5000, "9" * 5000 + "/7"])
+def test_a_number_of_hundreds_of_digits_is_one_line(text: str) -> None:
+    with pytest.raises(BadValue, match="expected a number of at most 300 digits") as caught:
+        parse_value(text)
+    assert len(str(caught.value)) < 100
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e999"])
+def test_an_option_is_a_finite_number(text: str) -> None:
+    def attack(*, step: float = 0.5) -> None: ...
+
+    with pytest.raises(BadValue, match=r"attack pgd: step is .*; expected a finite number"):
+        complete(Call.parse(f"pgd(step={text})"), attack, "attack")

@@ -14,11 +14,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 import robustkpca as rk
+from robustkpca import evaluation
 from robustkpca.budget import Budget, Norm
 from robustkpca.data.digits import digits
 from robustkpca.errors import BadValue, Unusable, UserError
 from robustkpca.evaluation import AttackResult
+from robustkpca.matrix import Matrix, ModelChoice
 from robustkpca.preprocessing import Preprocessing
+from robustkpca.progress import Reporter
 from robustkpca.records import Verdict
 
 S, B, M = Verdict.SURVIVED, Verdict.BROKEN, Verdict.MISTAKEN
@@ -307,3 +310,23 @@ def test_no_results_and_no_such_file_are_told_in_a_line(tmp_path: Path) -> None:
         rk.read(tmp_path)
     with pytest.raises(UserError, match="nowhere"):
         rk.score("symvit_digits", "clean", tmp_path / "nowhere.npz")
+
+
+def test_a_model_that_is_replaced_before_it_is_loaded_again_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records would be filed under the weights that were checked."""
+    monkeypatch.setattr(evaluation, "_HELD_BYTES", -1)
+    model = net(tmp_path)
+
+    class Replacing(Reporter):
+        def planned(self, samples: int) -> None:
+            file = tmp_path / "net.py"
+            file.write_text(file.read_text().replace("0.5", "0.6"))
+
+    images, labels = numpy.zeros((4, 4, 4), dtype=numpy.uint8), numpy.array([0, 1, 0, 1])
+    numpy.savez(tmp_path / "four.npz", images=images, labels=labels)
+    matrix = Matrix(models=(ModelChoice(name=model),), threats=("clean",), data=str(tmp_path / "four.npz"))
+    with pytest.raises(Unusable, match="were changed while the run was under way"):
+        evaluation.run_matrix(matrix, tmp_path / "results", Replacing())
+    assert not list((tmp_path / "results").rglob("*.parquet"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_a_batch_size_is_a_number_or_auto(value: int | str, expected: int | str)
         ({"limt": 3}, r"run.yaml: limt: no option named 'limt'. Did you mean 'limit'"),
         ({"source": 3}, r"run.yaml: source: no option named 'source'. Known: batch_size, "),
         ({"limit": 0}, r"run.yaml: limit 0: expected a whole number from 1 up"),
-        ({"limit": "many"}, r"run.yaml: limit 'many': expected a valid integer"),
+        ({"limit": "many"}, r"run.yaml: limit 'many': expected a whole number"),
         ({"seed": -1}, r"run.yaml: seed -1: expected a whole number from 0 up"),
         ({"protocol": "pixels"}, r"run.yaml: protocol 'pixels': expected 'pixel' or 'published'"),
         ({"batch_size": 0}, r"run.yaml: batch_size 0: expected .* from 1 up, or auto"),
@@ -125,3 +126,45 @@ def test_the_same_matrix_is_kept_once(tmp_path: Path) -> None:
 def test_a_matrix_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Matrix.of().seed = 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: 2020-99-99",
+        "seed: !!timestamp x",
+        "seed: !!int foo",
+        "seed: !!float abc",
+        "seed: !!bool x",
+        "models: " + "[" * 3000,
+        "{a: " * 2000,
+        "limit: " + "9" * 5000,
+        "limit: 1\nlimit: 2",
+        "models: [{name: a, name: b}]",
+        "limit: true",
+        "limit: 1:30",
+        'limit: "5"',
+        "seed: 9223372036854775808",
+        "seed: true",
+        "batch_size: true",
+        "batch_size: 1.0",
+        "shard_size: 1.0",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_what_yaml_cannot_mean_is_one_line_and_never_another_number(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(BadValue) as caught:
+        Matrix.of("run.yaml", **Matrix.read(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_matrix_that_cannot_be_kept_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        Matrix().write(tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

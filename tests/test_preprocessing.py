@@ -111,3 +111,8 @@ def test_a_grey_picture_becomes_three_equal_channels() -> None:
 def test_a_picture_smaller_than_the_crop_is_refused() -> None:
     with pytest.raises(BadValue, match="image is 7x5, smaller than the crop of 6 pixels"):
         Preprocessing(crop=6).apply(picture(5, 7))
+
+
+def test_a_mean_of_hundreds_of_digits_is_one_line() -> None:
+    with pytest.raises(BadValue, match="at most 300 digits"):
+        Preprocessing.parse(f"mean=[{'9' * 400},0,0],std=[1,1,1]")

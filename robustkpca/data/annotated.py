@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from robustkpca.data.classes import refuse_other_count, wnid_list
 from robustkpca.data.folder import images_in, shown
 from robustkpca.data.imagenet import imagenet_index, imagenet_wnids, is_imagenet_class
 from robustkpca.data.images import ImageFiles, image_files
-from robustkpca.data.inputs import checked_labels
+from robustkpca.data.inputs import checked_labels, class_count
 from robustkpca.errors import BadValue
 
 LABEL_FILES = ("labels.csv", "labels.txt")
@@ -20,6 +21,7 @@ _DEVKIT = (
     "the numbers 1 to 1000 of the ILSVRC development kit are not in the order of the sorted ImageNet ids, which models "
     "use; write labels.csv with rows file,id (such as n01440764), or sort the images into folders named by id"
 )
+_NUMBER = re.compile(r"[+-]?\d{1,18}")
 _HEADERS = frozenset({"file", "filename", "file_name", "image", "image_id", "imageid", "id", "name", "path"})
 
 
@@ -78,7 +80,7 @@ def labelled_images(folder: Path, classes: int | None) -> ImageFiles | None:
         samples = [(file, imagenet_index(named[file])) for file in sorted(named)]
         return image_files(folder, "labels-file", samples, imagenet_wnids())
     labels = _numbers(path, [named[file] for file in sorted(named)], classes)
-    count = classes or max(labels) + 1
+    count = class_count(labels, classes)
     notices = counting_notices(str(path), labels, classes)
     return image_files(folder, "labels-file", list(zip(sorted(named), labels, strict=True)), _texts(count), notices)
 
@@ -114,7 +116,10 @@ def _lines(path: Path) -> list[str]:
 def _named_labels(path: Path, files: Sequence[str]) -> dict[str, str]:
     """Return the label of every image as text."""
     lines = _lines(path)
-    rows = [next(csv.reader([line])) if "," in line else line.rsplit(None, 1) for line in lines]
+    try:
+        rows = [next(csv.reader([line])) if "," in line else line.rsplit(None, 1) for line in lines]
+    except csv.Error as error:
+        raise BadValue(f"labels {str(path)!r} cannot be read: {error}; expected rows file,label") from None
     rows = [[cell.strip() for cell in row] for row in rows]
     if rows and all(len(row) == 1 for row in rows):
         if len(rows) != len(files):
@@ -146,11 +151,10 @@ def _matched(path: Path, rows: Sequence[Sequence[str]], files: Sequence[str]) ->
 
 
 def _numbers(path: Path, texts: Sequence[str], classes: int | None) -> list[int]:
-    try:
-        labels = [int(text) for text in texts]
-    except ValueError:
-        bad = next(text for text in texts if not text.lstrip("+-").isdecimal())
-        raise BadValue(f"labels {str(path)!r}: {bad!r}; expected whole numbers from 0, or ImageNet ids") from None
+    bad = [text for text in texts if not _NUMBER.fullmatch(text)]
+    if bad:
+        raise BadValue(f"labels {str(path)!r}: {bad[0][:40]!r}; expected whole numbers from 0, or ImageNet ids")
+    labels = list(map(int, texts))
     if min(labels) == 1 and max(labels) == 1000 and classes in (None, 1000):
         raise BadValue(f"labels {str(path)!r} run from 1 to 1000: {_DEVKIT}")
     try:

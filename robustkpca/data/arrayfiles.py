@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -11,13 +13,29 @@ import numpy
 from numpy.typing import NDArray
 
 from robustkpca.data.arrays import ArrayImages, array_data
+from robustkpca.data.digest import stamp
 from robustkpca.data.folder import shown, visible
 from robustkpca.errors import BadValue
 
 PAIRS = (("images", "labels"), ("x_test", "y_test"), ("x", "y"), ("data", "targets"))
 _WANTED = ", ".join("/".join(pair) for pair in PAIRS)
 _MAGIC = b"\x93NUMPY"
-_DAMAGE = (ValueError, OSError, EOFError, KeyError, BadZipFile)
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    BadZipFile,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TokenError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+"""What numpy and its zip reader raise on bytes that nobody should have written."""
 
 
 def array_file(path: Path, classes: int | None) -> ArrayImages:
@@ -96,6 +114,7 @@ def _pair(folder: Path, pair: tuple[str, str], files: Mapping[str, Path], classe
 
 
 def _archive(path: Path, classes: int | None) -> ArrayImages:
+    stamp(path)
     try:
         with path.open("rb") as file, numpy.load(file, allow_pickle=False) as archive:
             keys = {key.lower(): key for key in archive.files}
@@ -106,11 +125,12 @@ def _archive(path: Path, classes: int | None) -> ArrayImages:
         return array_data(images, labels, name=path.stem, classes=classes, path=path)
     except BadValue as error:
         raise BadValue(_named(path, error)) from None
-    except (*_DAMAGE, AttributeError, TypeError) as error:  # a single array in a file named .npz has no keys
+    except _DAMAGE as error:  # a single array in a file named .npz has no keys
         raise BadValue(_unreadable(path, error)) from None
 
 
 def _loaded(path: Path, mode: Any = None) -> NDArray[Any]:
+    stamp(path)
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from robustkpca.data.digest import array_digest
-from robustkpca.data.inputs import checked_images, checked_labels, refuse_range
+from robustkpca.data.digest import Stamp, array_digest, refuse_changed, stamp
+from robustkpca.data.inputs import checked_images, checked_labels, class_count, refuse_range
 from robustkpca.errors import BadValue
 from robustkpca.preprocessing import Preprocessing
 from robustkpca.specs import DataSpec
@@ -33,6 +33,7 @@ class ArrayImages:
         labels: One class per sample, from 0.
         class_names: One name per class.
         notices: Choices made while the layout was recognised.
+        stamp: Of the file, when the fingerprint was taken; ``None`` for arrays in memory.
     """
 
     spec: DataSpec
@@ -41,6 +42,7 @@ class ArrayImages:
     labels: tuple[int, ...]
     class_names: tuple[str, ...]
     notices: tuple[str, ...] = ()
+    stamp: Stamp | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Travel to another process as a path where the pixels lie in a file, instead of as their copy."""
@@ -59,6 +61,8 @@ class ArrayImages:
         if not len(positions):
             raise BadValue(f"data {self.spec.name!r}: no positions to read; expected at least one")
         block = _channels_last(numpy.asarray(self.pixels[list(positions)]))
+        if self.stamp is not None and isinstance(self.pixels, numpy.memmap):
+            refuse_changed(Path(str(self.pixels.filename)), self.stamp)
         try:
             if block.dtype == numpy.uint8:
                 images = [preprocessing.apply(Image.fromarray(picture)) for picture in _pictures(block)]
@@ -102,11 +106,16 @@ def array_data(
         raise BadValue(
             f"{len(names)} sample ids, {len(set(names))} of them distinct; expected one for each of {len(pixels)}"
         )
-    count = classes or max(whole) + 1
+    count, taken = class_count(whole, classes), _stamp(pixels)
     spec = DataSpec(name, layout, len(names), count, array_digest(names, whole, pixels), path=str(path or ""))
     return ArrayImages(
-        spec, pixels, names, whole, tuple(map(str, range(count))), counting_notices(name, whole, classes)
+        spec, pixels, names, whole, tuple(map(str, range(count))), counting_notices(name, whole, classes), taken
     )
+
+
+def _stamp(pixels: NDArray[Any]) -> Stamp | None:
+    filename = getattr(pixels, "filename", None)  # of a memmap
+    return None if filename is None else stamp(Path(filename))
 
 
 def counting_notices(name: str, labels: Sequence[int], classes: int | None) -> tuple[str, ...]:
@@ -171,7 +180,7 @@ def _floats(block: NDArray[Any], preprocessing: Preprocessing) -> Tensor:
 
 def _refuse_floats(pixels: NDArray[Any]) -> None:
     """Measure the range of the whole array piece by piece, before anything is computed with it."""
-    if not numpy.issubdtype(pixels.dtype, numpy.floating):
+    if pixels.dtype.newbyteorder("=") not in (numpy.float16, numpy.float32, numpy.float64):
         raise BadValue(
             f"images are {pixels.dtype.name}; expected uint8 from 0 to 255, or floats in [0, 1]: convert them"
         )

@@ -29,7 +29,8 @@ def class_folders(folder: Path, classes: int | None) -> ImageFiles | None:
         BadValue: If names do not give an order of classes, or their number is not the one wanted.
     """
     names = subfolders(folder)
-    files = {name: images_below(folder / name) for name in names}
+    owners: dict[str, Path] = {}
+    files = {name: images_below(folder / name, owners) for name in names}
     if not any(files.values()):
         return None
     _refuse_nested(folder, files)

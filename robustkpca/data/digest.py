@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -33,10 +34,10 @@ def files_digest(root: Path, ids: Sequence[str], labels: Sequence[int]) -> tuple
         BadValue: If a file cannot be read.
     """
     paths = [root / sample_id for sample_id in ids]
+    sizes = [size for size, _ in stamps(paths)]
+    if sum(sizes) > CONTENTS_LIMIT:
+        return fingerprint([list(ids), list(labels), sizes]), "names and sizes"
     with ThreadPoolExecutor(READERS) as pool:
-        sizes = list(pool.map(_size, paths))
-        if sum(sizes) > CONTENTS_LIMIT:
-            return fingerprint([list(ids), list(labels), sizes]), "names and sizes"
         return fingerprint([list(ids), list(labels), list(pool.map(_file_digest, paths))]), "contents"
 
 
@@ -49,11 +50,41 @@ def array_digest(ids: Sequence[str], labels: Sequence[int], pixels: NDArray[nump
     return fingerprint([list(ids), list(labels), pixels.dtype.str, list(pixels.shape), state.hexdigest()])
 
 
-def _size(path: Path) -> int:
+Stamp = tuple[int, int]
+"""Size in bytes and time of the last change in nanoseconds, of a file."""
+
+
+def stamp(path: Path) -> Stamp:
+    """Return what tells cheaply whether a file has been replaced.
+
+    Raises:
+        BadValue: If it cannot be read, or is no regular file, such as a pipe or a device.
+    """
     try:
-        return path.stat().st_size
+        found = path.stat()
     except OSError as error:
-        raise BadValue(f"image {str(path)!r} cannot be read: {_reason(path, error)}") from None
+        raise BadValue(f"{str(path)!r} cannot be read: {_reason(path, error)}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise BadValue(f"{str(path)!r} is no regular file; expected one that can be read twice: remove it")
+    return found.st_size, found.st_mtime_ns
+
+
+def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
+    """Return the stamp of each file; see `stamp`."""
+    with ThreadPoolExecutor(READERS) as pool:
+        return tuple(pool.map(stamp, paths))
+
+
+def refuse_changed(path: Path, before: Stamp) -> None:
+    """Refuse a file that has been replaced since its fingerprint was taken.
+
+    Raises:
+        BadValue: If it has, or is gone.
+    """
+    if stamp(path) != before:
+        raise BadValue(
+            f"{str(path)!r} was changed during the run, so its records would be those of other data; run again"
+        )
 
 
 def _file_digest(path: Path) -> str:

@@ -23,6 +23,8 @@ def existing(source: str | Path) -> Path:
     if not str(source).strip():
         raise BadValue("data path is empty; expected a folder of images, an .npz file or a bundled set")
     path = Path(os.path.abspath(Path(source).expanduser()))
+    if not str(path).isprintable():
+        raise BadValue(f"data path {str(source)!r} is not one line of UTF-8 text; rename the folder or the file")
     if path.exists():
         return path
     parent = path.parent
@@ -63,22 +65,34 @@ def images_in(folder: Path) -> list[str]:
     return [name for name in visible(folder) if _is_image(name) and not (folder / name).is_dir()]
 
 
-def images_below(folder: Path) -> list[str]:
+def images_below(folder: Path, owners: dict[str, Path]) -> list[str]:
     """Return the images in a folder and its sub-folders as relative paths with ``/``, sorted.
 
     Links are followed, also out of the folder; a folder that is met twice is read once.
 
+    Args:
+        folder: Of one class.
+        owners: Real paths of the folders that were met, each with the class folder it was met in; grows.
+
     Raises:
-        BadValue: If a folder cannot be listed.
+        BadValue: If a folder cannot be listed, belongs to two classes, or is a link to what holds all classes.
     """
     found: list[str] = []
     seen: set[str] = set()
+    above = Path(os.path.realpath(folder.parent))
     for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
         real = os.path.realpath(place)
         if real in seen:
             folders.clear()
             continue
         seen.add(real)
+        if Path(real) == above or Path(real) in above.parents:
+            raise BadValue(f"folder {place!r} is a link to {real!r}, which holds the class folders; remove the link")
+        if owners.setdefault(real, folder) != folder:
+            raise BadValue(
+                f"folders {str(owners[real])!r} and {str(folder)!r} both hold {real!r}, so its images would have two "
+                "labels; remove a link"
+            )
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LITTER)
         inside = Path(place).relative_to(folder)
         found += [(inside / name).as_posix() for name in files if _is_image(name) and not name.startswith(".")]

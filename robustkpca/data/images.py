@@ -15,7 +15,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from robustkpca.data.digest import files_digest
+from robustkpca.data.digest import Stamp, files_digest, refuse_changed, stamps
 from robustkpca.data.folder import short_name
 from robustkpca.errors import BadValue
 from robustkpca.preprocessing import Preprocessing
@@ -37,6 +37,7 @@ class ImageFiles:
         labels: One class per sample, from 0.
         class_names: One name per class.
         notices: Choices made while the layout was recognised.
+        stamps: Of every file, when the fingerprint was taken; empty leaves changes unnoticed.
     """
 
     spec: DataSpec
@@ -45,6 +46,7 @@ class ImageFiles:
     labels: tuple[int, ...]
     class_names: tuple[str, ...]
     notices: tuple[str, ...] = ()
+    stamps: tuple[Stamp, ...] = ()
 
     def check(self, positions: Sequence[int], preprocessing: Preprocessing) -> dict[int, str]:
         """Decode some of the images coarsely, and compare their sizes; see `Dataset.check`."""
@@ -65,6 +67,9 @@ class ImageFiles:
         paths = [self.root / self.ids[position] for position in positions]
         with ThreadPoolExecutor(min(len(paths), DECODERS)) as pool:
             pixels = list(pool.map(lambda path: decoded(path, preprocessing), paths))
+        if self.stamps:
+            for path, position in zip(paths, positions, strict=True):
+                refuse_changed(path, self.stamps[position])
         if preprocessing.crop is None:
             first = self.root / self.ids[0]
             _refuse_other_sizes(first, _shape(first, preprocessing), paths, pixels)
@@ -96,7 +101,22 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     except _DAMAGE as error:
         raise _damaged(path, error) from None
     with image:
+        if image.mode in _DEEP_MODES or _is_deep(image):
+            kind = f"{image.format} of more than 8 bits" if image.mode not in _DEEP_MODES else f"mode {image.mode}"
+            raise BadValue(f"image {str(path)!r} has {kind}; expected 8 bits per channel: convert the file")
         yield image
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Tell pictures whose channels Pillow cuts down to 8 bits while it decodes them."""
+    arguments = [part for tile in getattr(image, "tile", []) for part in _parts(tile[3])]
+    return any(";16" in part if isinstance(part, str) else image.format == "PPM" and part > 255 for part in arguments)
+
+
+def _parts(arguments: object) -> list[str | int]:
+    """Return the texts and numbers among the arguments of a decoder."""
+    listed = arguments if isinstance(arguments, tuple | list) else [arguments]
+    return [part for part in listed if isinstance(part, str | int)]
 
 
 def _load(image: Image.Image, path: Path) -> None:
@@ -134,9 +154,10 @@ def image_files(
     for sample_id in ids:
         if sample_id.splitlines() != [sample_id] or _undecodable(sample_id):
             raise BadValue(f"file name {sample_id!r} below {str(root)!r} is not one line of UTF-8; rename the file")
+    taken = stamps([root / sample_id for sample_id in ids])
     digest, digest_of = files_digest(root, ids, labels)
     spec = DataSpec(short_name(root), layout, len(ids), len(class_names), digest, digest_of, str(root))
-    return ImageFiles(spec, root, ids, labels, tuple(class_names), tuple(notices))
+    return ImageFiles(spec, root, ids, labels, tuple(class_names), tuple(notices), taken)
 
 
 def decoded(path: Path, preprocessing: Preprocessing) -> Tensor:
@@ -154,12 +175,12 @@ def decoded(path: Path, preprocessing: Preprocessing) -> Tensor:
     """
     with _opened(path) as image:
         _load(image, path)
-    if image.mode in _DEEP_MODES:
-        raise BadValue(f"image {str(path)!r} has mode {image.mode}; expected 8 bits per channel: convert the file")
     try:
         return preprocessing.apply(image)
     except BadValue as error:
         raise BadValue(f"{str(path)!r}: {error}; mend it with --preprocessing, such as 'resize=256,crop=224'") from None
+    except ValueError as error:  # colours that Pillow cannot turn into RGB
+        raise BadValue(f"image {str(path)!r} has mode {image.mode} ({error}); convert the file to RGB") from None
 
 
 def _undecodable(name: str) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 from robustkpca.errors import BadValue
 
 TOLERANCE = 1e-6  # what normalising and undoing it leaves behind
+MOST_CLASSES = 1_000_000
 _NORMALISED = 20.0  # (value - mean) / std stays well below this for usual means and deviations
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -107,6 +108,20 @@ def checked_labels(labels: Tensor | NDArray[Any] | Sequence[int], count: int, cl
     whole = tensor.detach().to(torch.int64, copy=True)
     _refuse_outside(whole, classes)
     return whole
+
+
+def class_count(labels: Sequence[int], classes: int | None) -> int:
+    """Return how many classes there are: as many as were asked for, or up to the largest label.
+
+    Raises:
+        BadValue: If that is more than any model tells apart, as where a column of ids was taken for labels.
+    """
+    count = max(labels) + 1 if classes is None else classes
+    if count > MOST_CLASSES:
+        raise BadValue(
+            f"{count} classes; expected at most {MOST_CLASSES}: is {count - 1} a class, or an id of something else?"
+        )
+    return count
 
 
 def _refuse_shape(shape: Sequence[int], dimensions: Collection[int]) -> None:

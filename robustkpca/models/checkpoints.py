@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +24,9 @@ WEIGHTS = ("model", "state_dict", "net", "module", "model_state_dict", "network"
 
 AVERAGED = ("model_ema", "state_dict_ema", "ema", "ema_model", "ema_state_dict", "model_ema_state_dict", "params_ema")
 """Container entries that hold an average of weights over training; taken only when asked for, the first one found."""
+
+_OF_TORCH = frozenset(vars(nn.Module()))
+"""Attributes that torch gives every module; what they hold is met under its own name."""
 
 DEPTH = 3  # of containers in containers; two occur, {"ema": {"module": ...}}
 
@@ -122,13 +126,15 @@ def load_weights(network: nn.Module, checkpoint: Checkpoint, *, name: str) -> li
 def weights_digest(network: nn.Module) -> str:
     """Return the sha256 over names, shapes, dtypes and bytes of a network's state, as 64 hexadecimal digits.
 
-    It depends neither on the device nor on the memory layout, and differs when a single bit differs.
+    The state is what ``state_dict`` holds, and what it leaves out: buffers that are not saved, and tensors and arrays that
+    lie in attributes of modules, alone or in lists and mappings. It depends neither on the device nor on the memory layout,
+    and differs when a single bit differs.
 
     Raises:
         Unusable: If the state holds something other than dense tensors.
     """
     digest = hashlib.sha256()
-    for name, value in sorted(network.state_dict().items()):
+    for name, value in sorted((dict(_unsaved(network)) | network.state_dict()).items()):
         if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized or value.is_meta:
             raise Unusable(
                 f"state entry {printable(name)} is no dense tensor with values: its weights cannot be identified"
@@ -137,6 +143,29 @@ def weights_digest(network: nn.Module) -> str:
         plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
         digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _unsaved(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield buffers, and tensors and arrays that are plain attributes of modules, under the names of their places."""
+    yield from network.named_buffers()
+    for prefix, module in network.named_modules():
+        own = {name: value for name, value in vars(module).items() if name not in _OF_TORCH}
+        yield from _tensors(own, prefix)
+
+
+def _tensors(thing: Any, at: str, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    if depth > DEPTH:  # a container may hold itself
+        return
+    if isinstance(thing, Tensor):
+        yield at, thing
+    elif isinstance(thing, numpy.ndarray) and thing.dtype.kind in "biufc":
+        yield at, torch.from_numpy(numpy.array(thing, dtype=thing.dtype.newbyteorder("=")))
+    elif isinstance(thing, dict):
+        for key, value in thing.items():
+            yield from _tensors(value, f"{at}.{key}" if at else str(key), depth + 1)
+    elif isinstance(thing, list | tuple):
+        for index, value in enumerate(thing):
+            yield from _tensors(value, f"{at}.{index}", depth + 1)
 
 
 def _entries(content: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], dict[str, Tensor]]:

@@ -104,11 +104,12 @@ def source_digest(path: Path) -> str:
 
 def _read(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no regular file")
         return path.read_bytes()
-    except OSError as error:
-        raise Unusable(
-            f"{path}: cannot be read ({error.strerror or error}); expected path/to/file.py:function"
-        ) from error
+    except (OSError, ValueError) as error:  # a name may hold what no file system allows
+        reason = getattr(error, "strerror", None) or error
+        raise Unusable(f"{path}: cannot be read ({reason}); expected path/to/file.py:function") from error
 
 
 @contextmanager

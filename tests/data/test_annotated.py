@@ -129,3 +129,18 @@ def test_parts_of_tiny_imagenet_that_are_missing_are_named(tiny: Path) -> None:
 def test_tiny_imagenet_is_refused_for_a_model_of_a_thousand_classes(tiny: Path) -> None:
     with pytest.raises(BadValue, match=r"3 classes .*, but 1000 are wanted"):
         open_data(tiny, classes=1000)
+
+
+@pytest.mark.parametrize("bad", ["--5", "+-5", "9" * 5000, "1_0"])
+def test_what_is_nearly_a_number_is_no_label(flat: Path, bad: str) -> None:
+    names = sorted(path.name for path in flat.iterdir())
+    (flat / "labels.csv").write_text("".join(f"{name},{bad}\n" for name in names))
+    with pytest.raises(BadValue, match="expected whole numbers from 0") as caught:
+        open_data(flat)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_row_too_long_for_a_table_is_one_line(flat: Path) -> None:
+    (flat / "labels.csv").write_text("x" * 200_000 + ",1\n")
+    with pytest.raises(BadValue, match="cannot be read: field larger"):
+        open_data(flat)

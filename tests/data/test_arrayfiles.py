@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,56 @@ def test_other_files_are_refused_with_the_mend(tmp_path: Path, name: str, messag
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(BadValue, match=message):
         open_data(tmp_path / name)
+
+
+def test_an_array_that_is_replaced_during_a_run_is_noticed(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "images.npy", PIXELS)
+    numpy.save(tmp_path / "labels.npy", LABELS)
+    dataset = open_data(tmp_path)
+    assert torch.equal(dataset.read(range(4), Preprocessing()), EXPECTED)
+    numpy.save(tmp_path / "other.npy", 255 - PIXELS)
+    (tmp_path / "other.npy").replace(tmp_path / "images.npy")
+    os.utime(tmp_path / "images.npy", (1, 1))
+    with pytest.raises(BadValue, match=r"images.npy' was changed during the run"):
+        dataset.read(range(4), Preprocessing())
+
+
+@pytest.mark.parametrize("largest", [10**9, 10**12])
+def test_labels_that_are_ids_of_something_else_are_refused(tmp_path: Path, largest: int) -> None:
+    numpy.savez(tmp_path / "mine.npz", images=PIXELS, labels=numpy.array([0, 1, 2, largest]))
+    with pytest.raises(BadValue, match=f"{largest + 1} classes; expected at most 1000000"):
+        open_data(tmp_path / "mine.npz")
+
+
+def damaged(what: str) -> bytes:
+    """Return an archive that was damaged in one way."""
+    held = io.BytesIO()
+    numpy.savez(held, images=PIXELS, labels=LABELS)
+    content = held.getvalue()
+    if what == "encrypted":  # a bit of the flags, in the local and in the central header
+        for start, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            at = content.index(start) + offset
+            content = content[:at] + bytes([content[at] | 1]) + content[at + 1 :]
+        return content
+    if what == "unknown method":
+        for start, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+            at = content.index(start) + offset
+            content = content[:at] + bytes([99]) + content[at + 1 :]
+        return content
+    return content.replace(
+        b"(4, 8, 8, 3)", {"negative": b"(-4, 8, 8,3)", "huge": b"(4, 8,8**99)", "open": b"(4, 8, 8, 3 "}[what]
+    )
+
+
+@pytest.mark.parametrize("what", ["encrypted", "unknown method", "negative", "huge", "open"])
+def test_a_damaged_archive_is_one_line(tmp_path: Path, what: str) -> None:
+    (tmp_path / "mine.npz").write_bytes(damaged(what))
+    with pytest.raises(BadValue, match="cannot be read") as caught:
+        open_data(tmp_path / "mine.npz")
+    assert "\n" not in str(caught.value)
+
+
+def test_floats_that_torch_lacks_are_named(tmp_path: Path) -> None:
+    numpy.savez(tmp_path / "mine.npz", images=(PIXELS / 255).astype(numpy.longdouble), labels=LABELS)
+    with pytest.raises(BadValue, match=r"images are (longdouble|float128|float96); expected uint8"):
+        open_data(tmp_path / "mine.npz")

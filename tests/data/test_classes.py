@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,3 +155,36 @@ def test_training_folders_of_tiny_imagenet_are_numbered_by_its_own_list(tmp_path
     dataset = open_data(tmp_path)
     assert (dataset.spec.classes, dataset.labels) == (3, (0, 2))
     assert "only split" in dataset.notices[0]
+
+
+@pytest.mark.parametrize("place", ["link", "owl/link"])
+def test_a_link_to_the_data_themselves_is_named(tmp_path: Path, picture: Picture, place: str) -> None:
+    """Followed, it would show every picture under a second label."""
+    for name in ("cat", "owl"):
+        picture(f"photos/{name}/1.png")
+    (tmp_path / "photos" / place).symlink_to(tmp_path / "photos")
+    with pytest.raises(BadValue, match=f"{place}' is a link to .*which holds the class folders; remove the link"):
+        open_data(tmp_path / "photos")
+
+
+def test_two_classes_with_the_same_pictures_are_named(tmp_path: Path, picture: Picture) -> None:
+    picture("photos/cat/1.png")
+    picture("photos/owl/1.png")
+    (tmp_path / "photos/owl/more").symlink_to(tmp_path / "photos/cat")
+    with pytest.raises(BadValue, match="so its images would have two labels; remove a link"):
+        open_data(tmp_path / "photos")
+
+
+def test_a_link_out_of_the_data_is_followed(tmp_path: Path, picture: Picture) -> None:
+    picture("elsewhere/1.png")
+    picture("photos/owl/1.png")
+    (tmp_path / "photos/cat").symlink_to(tmp_path / "elsewhere")
+    assert open_data(tmp_path / "photos").ids == ("cat/1.png", "owl/1.png")
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    """The name would stand in every record, and the results folder could not be read any more."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/photos-\xff"))
+    (folder / "cat").mkdir(parents=True)
+    with pytest.raises(BadValue, match="is not one line of UTF-8 text; rename the folder"):
+        open_data(folder)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import pickle
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,3 +132,57 @@ def test_reading_leaves_the_folder_as_it_was(tmp_path: Path, picture: Picture) -
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     open_data(tmp_path).read([0], Preprocessing())
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_colour_picture_of_16_bits_is_refused_before_and_while_it_is_read(tmp_path: Path, picture: Picture) -> None:
+    """Pillow would cut its channels down to 8 bits without a word."""
+    path = picture("a/1.png")
+    deep = b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in (
+            (b"IHDR", struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, 0)),
+            (b"IDAT", zlib.compress((b"\0" + bytes(48)) * 8)),
+            (b"IEND", b""),
+        )
+    )
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + deep)
+    dataset = open_data(tmp_path)
+    for action in (dataset.check, dataset.read):
+        with pytest.raises(BadValue, match="has PNG of more than 8 bits; expected 8 bits per channel"):
+            action([0], Preprocessing())
+
+
+def test_a_portable_pixmap_of_16_bits_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/1.ppm").write_bytes(b"P6 2 2 65535\n" + bytes(24))
+    with pytest.raises(BadValue, match="more than 8 bits"):
+        open_data(tmp_path).read([0], Preprocessing())
+
+
+def test_colours_that_cannot_become_grey_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    Image.new("LAB", (4, 4)).save(tmp_path / "a/1.tif")
+    with pytest.raises(BadValue, match="mode LAB"):
+        open_data(tmp_path).read([0], Preprocessing(channels=1))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path, picture: Picture, kind: str) -> None:
+    picture("a/1.png")
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "a/2.png")
+    else:
+        (tmp_path / "a/2.png").symlink_to("/dev/zero")
+    with pytest.raises(BadValue, match=r"2.png' is no regular file"):
+        open_data(tmp_path)
+
+
+def test_a_picture_that_is_replaced_during_a_run_is_noticed(tmp_path: Path, picture: Picture) -> None:
+    picture("a/1.png")
+    picture("a/2.png")
+    dataset = open_data(tmp_path)
+    picture("a/2.png", 7)
+    os.utime(tmp_path / "a/2.png", (1, 1))
+    assert len(dataset.read([0], Preprocessing())) == 1
+    with pytest.raises(BadValue, match=r"2.png' was changed during the run"):
+        dataset.read([0, 1], Preprocessing())

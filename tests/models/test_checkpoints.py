@@ -386,3 +386,31 @@ def test_a_state_without_values_has_no_digest() -> None:
 @pytest.mark.gpu
 def test_the_digest_does_not_depend_on_the_device() -> None:
     assert weights_digest(Mixed().cuda()) == weights_digest(Mixed())
+
+
+@pytest.mark.parametrize("place", ["buffer", "attribute", "list", "mapping", "array", "inner"])
+def test_what_a_state_leaves_out_is_part_of_the_identity_all_the_same(place: str) -> None:
+    """Prototypes in a plain attribute decide about every output, and another set of them is another model."""
+
+    def network(value: float) -> nn.Module:
+        made, held = nn.Linear(3, 2), torch.full((2,), value)
+        with torch.no_grad():
+            made.weight.fill_(1), made.bias.fill_(1)
+        if place == "buffer":
+            made.register_buffer("held", held, persistent=False)
+        elif place == "inner":
+            made.inner = nn.Identity()
+            made.inner.held = held
+        else:
+            made.held = {"attribute": held, "list": [held], "mapping": {"a": held}, "array": held.numpy()}[place]
+        return made
+
+    assert weights_digest(network(1)) == weights_digest(network(1))
+    assert weights_digest(network(1)) != weights_digest(network(2))
+
+
+def test_a_container_that_holds_itself_has_an_identity() -> None:
+    network, cycle = nn.Linear(3, 2), []
+    cycle.append(cycle)
+    network.cycle = cycle
+    assert weights_digest(network)
