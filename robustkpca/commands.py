@@ -18,7 +18,17 @@ import click
 
 from robustkpca import registry
 from robustkpca.errors import BadValue, UserError, unknown
-from robustkpca.options import DONE, INCOMPLETE, INTERRUPTED, WRONG_INPUT, Greedy, matrix_of, run_options, say
+from robustkpca.options import (
+    DONE,
+    INCOMPLETE,
+    INTERRUPTED,
+    WRONG_INPUT,
+    Greedy,
+    matrix_of,
+    refuse_empty,
+    run_options,
+    say,
+)
 from robustkpca.terminal import print_grid, print_tables
 
 KINDS = {
@@ -225,7 +235,7 @@ def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
     robustkpca list attacks --tag gradient
     robustkpca list models timm/vit
     """
-    _refuse_empty(tag=tag)
+    refuse_empty(tag=tag)
     rows = [
         {"name": name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags), "from": entry.origin}
         for name, entry in _entries(kind, pattern).items()

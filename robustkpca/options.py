@@ -133,14 +133,14 @@ def matrix_of(models: tuple[str, ...], config: str | None, out: str, options: di
         raise BadValue(
             f"--out {out}: expected a results folder; write a table with 'robustkpca leaderboard --out {out}'"
         )
-    _refuse_empty(config=config, **options)
+    refuse_empty(config=config, **options)
     given = matrix_fields(models, options)
     Matrix.of("options", **given)
     read = Matrix.of(f"config {config}", **Matrix.read(config) | given) if config else Matrix.of("options", **given)
     return read, folder
 
 
-def _refuse_empty(**options: Any) -> None:
+def refuse_empty(**options: Any) -> None:
     """Refuse an empty text, as an unset variable of the shell gives; it would be taken for no option at all."""
     for name, value in options.items():
         if value == "" or (isinstance(value, tuple) and "" in value):
