@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # annotations only: a budget is read and written without impo
 
 TOLERANCE = 1e-6
 
+MINIMAL = "min"
+"""Written in place of a radius: no change is too large, and the smallest that does harm is wanted."""
+_UNLIMITED = Fraction(10**12)
+
 
 class Norm(Enum):
     """How the size of a perturbation is measured."""
@@ -44,7 +48,7 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str, *, bounded: bool = True) -> Budget:
-        """Read ``NORM:RADIUS``; the radius is kept as an exact fraction (``8/255``, ``0.5``, ``2``).
+        """Read ``NORM:RADIUS``; the radius is kept as an exact fraction (``8/255``, ``0.5``, ``2``), or is `MINIMAL`.
 
         Args:
             text: What was written.
@@ -54,6 +58,8 @@ class Budget:
             BadValue: If the norm is unknown, or the radius is no finite number or negative.
         """
         norm, _, radius = text.strip().partition(":")
+        if radius.strip() == MINIMAL and norm.strip().lower() in {member.value for member in Norm}:
+            return cls(Norm(norm.strip().lower()), _UNLIMITED, bounded)
         try:
             budget = cls(Norm(norm.strip().lower()), exact(radius), bounded)
         except ValueError:
@@ -71,7 +77,12 @@ class Budget:
         return budget
 
     def __str__(self) -> str:
-        return f"{self.norm.value}:{_text(self.radius)}"
+        return f"{self.norm.value}:{MINIMAL if self.minimal else _text(self.radius)}"
+
+    @property
+    def minimal(self) -> bool:
+        """Whether the smallest harmful change is wanted, whatever its size."""
+        return self.radius == _UNLIMITED
 
     @property
     def length(self) -> float:

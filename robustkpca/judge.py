@@ -84,6 +84,9 @@ def judge_attack(
     once. Broken images, and survivors by logits that the attack stated, are scored once more at the end; contradictions are
     ``INVALID``.
 
+    Under a budget without a radius nobody leaves for being broken: the closest harmful candidate of each image is kept, and
+    its distance tells the robust accuracy at every radius. What nothing harms has an infinite distance.
+
     Args:
         model: Maps images in [0, 1] to logits.
         attack: A generator of candidates, or a function that returns images.
@@ -101,6 +104,9 @@ def judge_attack(
     if not inspect.isgeneratorfunction(attack):
         result.meter.watch(images, labels, budget)
     stated = torch.zeros(len(images), dtype=torch.bool, device=images.device)
+    judge_candidate = _judge_candidate
+    if budget.minimal:
+        judge_candidate, result.distances[standing] = _judge_distance, torch.inf
     images, labels = images[standing], labels[standing]
     proposals: Proposals | None = None
     keep: Keep | None = None
@@ -110,7 +116,7 @@ def judge_attack(
         )
         while len(standing):
             candidate = next(proposals) if keep is None else proposals.send(keep)
-            keep = _judge_candidate(result, candidate, standing, images, labels, budget)
+            keep = judge_candidate(result, candidate, standing, images, labels, budget)
             stated[standing] = candidate.logits is not None
             if keep.index is not None:
                 standing, images, labels = keep(standing, images, labels)
@@ -278,6 +284,23 @@ def _judge_candidate(
         result.give(standing[~finite], Verdict.INVALID, "a candidate or the model's output for it is not finite")
         result.give(standing[finite & ~allowed], Verdict.INVALID, f"a candidate lies outside {budget} or [0, 1]")
     return keep
+
+
+def _judge_distance(
+    result: Judgement, candidate: Candidate, standing: Tensor, images: Tensor, labels: Tensor, budget: Budget
+) -> Keep:
+    """Keep a candidate where it harms and is closer than those before; return who can be judged on."""
+    proposed, logits = answered(result.meter, candidate, images.shape, result.clean_logits)
+    distances = budget.distance(proposed, images).to(result.distances.dtype)
+    valid = logits.isfinite().all(1) & budget.allows(proposed, images, distances)
+    closer = valid & (logits.argmax(1) != labels) & (distances < result.distances[standing])
+    here = standing[closer]
+    result.images[here] = proposed[closer].to(result.images.dtype)
+    result.logits[here] = logits[closer].to(result.logits.dtype)
+    result.distances[here] = distances[closer]
+    result.give(here, Verdict.BROKEN)
+    result.give(standing[~valid], Verdict.INVALID, "a candidate's output is not finite, or it lies outside [0, 1]")
+    return Keep(valid)
 
 
 def _second_look(model: Classifier, result: Judgement, stated: Tensor) -> None:

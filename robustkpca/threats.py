@@ -5,6 +5,7 @@ pgd(steps=20)@linf:8/255                an attack within a budget
 published/pgd@linf:6/255                the same, as the published evaluation ran it
 pyautoattack/apgd_ce@linf:8/255         the authors' own code
 torchattacks/PGD(steps=10)@linf:8/255   another library's
+fab_t@linf:min                          the smallest harmful change, whatever its size
 fog:3                                   a corruption at a severity
 autoattack@linf:8/255                   several attacks in turn, each on what the ones before left standing
 worst-of(fog:3,pgd@linf:8/255)          the same for any threats
@@ -32,6 +33,9 @@ THEIRS_ALREADY = (("reach_edges", False),)
 """Options of ours that do what the package does always."""
 SEQUENCE = "sequence"
 """Tag of an attack whose function takes the budget and its options, and returns the texts of threats to be tried in turn."""
+
+MINIMUM_NORM = "minimum-norm"
+"""Tag of an attack that looks for the smallest harmful change, and may be given a budget without a radius."""
 
 WORST_OF = "worst-of"
 
@@ -111,6 +115,11 @@ class ThreatModel:
         norms = [tag for tag in entry.tags if tag in ("linf", "l2", "l1", "l0")]
         if norms and budget.norm.value not in norms:
             raise BadValue(f"threat {text!r}: {call.name} supports {', '.join(norms)}, not {budget.norm.value}")
+        if budget.minimal and MINIMUM_NORM not in entry.tags:
+            able = ", ".join(sorted(name for name, e in registry.entries("attacks").items() if MINIMUM_NORM in e.tags))
+            raise BadValue(
+                f"threat {text!r}: {call.name} needs a radius such as '8/255'; {able} look for the smallest change"
+            )
         published = protocol is Protocol.PUBLISHED
         if published and not entry.published:
             known = ", ".join(sorted(name for name, e in registry.entries("attacks").items() if e.published))
