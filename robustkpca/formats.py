@@ -64,6 +64,13 @@ def caption(table: Table) -> list[str]:
         f"n = {', '.join(map(str, counts))}; protocol {', '.join(protocols)}; seed {', '.join(map(str, seeds))}.",
         "= marks ranks shared because an exact McNemar test (p >= 0.05) cannot tell the models apart.",
     ]
+    means = [column.title for column in table.board.columns if column.reduce in ("mean", "top5", "mce")]
+    if means:
+        lines.append(
+            f"{', '.join(means)}: mean over several threats, normal 95 % interval over samples; ranked by a paired t-test."
+        )
+    if any(column.reduce == "mce" for column in table.board.columns):
+        lines.append("mCE: errors in % of those of AlexNet (Hendrycks and Dietterich 2019), lower is better.")
     return lines + [f"! {note}" for note in table.notes]
 
 

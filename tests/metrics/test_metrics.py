@@ -45,7 +45,7 @@ def test_an_mce_lacks_nothing() -> None:
         mean_corruption_error({name: five for name, five in accuracies.items() if name != "fog"})
     with pytest.raises(BadValue, match="no error of AlexNet for spatter"):
         mean_corruption_error(accuracies | {"spatter": [0.5] * 5})
-    with pytest.raises(BadValue, match="fog: accuracies .*expected five from 0 to 1"):
+    with pytest.raises(BadValue, match=r"fog: accuracies .*expected five from 0 to 1"):
         mean_corruption_error(accuracies | {"fog": [0.5] * 4})
     with pytest.raises(BadValue, match="expected five from 0 to 1"):
         corruption_error("fog", [50.0] * 5)
