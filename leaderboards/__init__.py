@@ -19,4 +19,16 @@ CATALOGUE = {
         "Teo and Nguyen 2024",
         tags=("images", "published"),
     ),
+    "imagenet-c": Entry(
+        "robustkpca.leaderboards.imagenet_c:BOARD",
+        "15 corruptions at five severities on the fly, their means and mCE",
+        "Hendrycks and Dietterich 2019",
+        tags=("images", "corruptions"),
+    ),
+    "cifar10-c": Entry(
+        "robustkpca.leaderboards.imagenet_c:CIFAR",
+        "15 corruptions at five severities on the fly with the constants for 32 pixels",
+        "Hendrycks and Dietterich 2019",
+        tags=("images", "corruptions"),
+    ),
 }

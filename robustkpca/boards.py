@@ -6,19 +6,17 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy
-
 from robustkpca import indicators, registry
 from robustkpca.errors import BadValue
 from robustkpca.records import Verdict
-from robustkpca.statistics import mcnemar, wilson
+from robustkpca.reductions import p_value, per_sample, refuse_reduction, with_interval
 from robustkpca.versions import left_out, newest
 
 if TYPE_CHECKING:  # annotations only: pandas is imported by whoever made the frame
     import pandas
 
 ALPHA = 0.05
-"""Two models are tied where the exact McNemar test does not reject at this level."""
+"""Two models are tied where the paired test does not reject at this level."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +25,27 @@ class Column:
 
     Args:
         title: What stands above it.
-        threats: Short texts of threats. With several, a sample counts only if it survives all of them.
+        threats: Short texts of threats.
+        reduce: How several threats become one number, see `robustkpca.reductions.REDUCTIONS`. By default a sample counts
+            only if it survives all of them.
     """
 
     title: str
     threats: tuple[str, ...]
+    reduce: str = "worst"
 
     @property
     def protocol(self) -> str:
         """``pixel`` or ``published``."""
         return "published" if self.threats[0].startswith("published/") else "pixel"
 
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a larger value is the better one."""
+        return self.reduce != "mce"
+
     def __post_init__(self) -> None:
+        refuse_reduction(self.title, self.threats, self.reduce)
         if len({threat.startswith("published/") for threat in self.threats}) != 1:
             raise BadValue(
                 f"column {self.title!r} mixes the pixel and the published protocol: {', '.join(self.threats)}"
@@ -77,8 +84,9 @@ class Cell:
     """One number of a table, or the reason why there is none.
 
     Args:
-        value: Share of samples that survive, from 0 to 1; ``None`` where samples are missing or cannot be judged.
-        low: Lower end of the 95 % Wilson interval.
+        value: Share of samples that survive, from 0 to 1, or another reduction; ``None`` where samples are missing or cannot
+            be judged.
+        low: Lower end of the 95 % interval, Wilson's for shares.
         high: Upper end.
         count: Samples judged under every threat of the column.
         expected: Samples that the run was asked for.
@@ -170,9 +178,8 @@ def spelled(board: Board, known: Container[str] = ()) -> Board:
     from robustkpca.threats import ThreatModel
 
     label = {text: text if text in known else ThreatModel.parse(text).label for text in board.threats}
-    return replace(
-        board, columns=tuple(Column(c.title, tuple(map(label.__getitem__, c.threats))) for c in board.columns)
-    )
+    columns = tuple(replace(c, threats=tuple(map(label.__getitem__, c.threats))) for c in board.columns)
+    return replace(board, columns=columns)
 
 
 def board_of(threats: Sequence[str], name: str = "custom") -> Board:
@@ -234,7 +241,8 @@ def _table(frame: pandas.DataFrame, board: Board, remarks: Sequence[str]) -> Tab
         drafts.append((row, filled))
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
-    rows = _ranked([(row, filled[ranking]) for row, filled in drafts])
+    sign = 1 if board.columns[ranking].higher_is_better else -1
+    rows = _ranked([(row, filled[ranking]) for row, filled in drafts], sign)
     held_out = {flag for row in rows for flag in row.flags}
     own = sorted({flag for row in rows for cell in row.cells for flag in cell.flags} - held_out)
     notes = [*remarks, *own, *(f"{row.name}, without rank: {flag}" for row in rows for flag in row.flags)]
@@ -243,10 +251,10 @@ def _table(frame: pandas.DataFrame, board: Board, remarks: Sequence[str]) -> Tab
 
 @dataclass(frozen=True)
 class _Column:
-    """A filled column of one row: its cell, and which samples survive, for the paired tests."""
+    """A filled column of one row: its cell, and one number for each sample, for the paired tests."""
 
     cell: Cell
-    survived: dict[str, bool]
+    outcome: dict[str, float]
 
 
 def _fill(part: pandas.DataFrame, column: Column) -> _Column:
@@ -262,18 +270,13 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
     verdicts = chosen["verdict"].astype(str)
     invalid = int(chosen.loc[verdicts == Verdict.INVALID.value, "sample"].nunique())
     failed = int(chosen.loc[verdicts == Verdict.FAILED.value, "sample"].nunique())
-    survived = (
-        (verdicts == Verdict.SURVIVED.value).groupby(chosen["sample"].astype(str), observed=True).agg(["sum", "size"])
-    )
-    complete = survived[survived["size"] == len(column.threats)]
-    outcome = dict(zip(complete.index, (complete["sum"] == len(column.threats)).tolist(), strict=True))
-    count = len(complete)
+    outcome = per_sample(chosen, column.threats, column.reduce)
+    count = len(outcome)
     blank = Cell(None, None, None, count, expected, column.protocol, invalid, failed, _flags(chosen), *_costs(chosen))
     if count < expected or invalid or failed or not count:
         return _Column(blank, outcome)
-    successes = sum(outcome.values())
-    low, high = wilson(successes, count)
-    return _Column(replace(blank, value=successes / count, low=low, high=high), outcome)
+    value, low, high = with_interval(list(outcome.values()))
+    return _Column(replace(blank, value=value, low=low, high=high), outcome)
 
 
 def _costs(chosen: pandas.DataFrame) -> list[float | None]:
@@ -289,29 +292,27 @@ def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
     return tuple(sorted(remarks | set(map(str, indicators.flags(chosen)))))
 
 
-def _ranked(rows: list[tuple[Row, _Column]]) -> list[Row]:
+def _ranked(rows: list[tuple[Row, _Column]], sign: int) -> list[Row]:
     """Order rows by value and give those that a paired test cannot tell from the first of their group one rank.
 
     Rows with flags or without a value follow, without rank.
     """
     valued = sorted(
         ((row, column) for row, column in rows if column.cell.value is not None and not row.flags),
-        key=lambda pair: (-(pair[1].cell.value or 0.0), pair[0].name, pair[0].seed),
+        key=lambda pair: (-sign * (pair[1].cell.value or 0.0), pair[0].name, pair[0].seed),
     )
     ranks: list[int] = []
     leader = 0
     for index, (_, column) in enumerate(valued):
-        if index and not _tied(valued[leader][1].survived, column.survived):
+        if index and not _tied(valued[leader][1].outcome, column.outcome):
             leader = index
         ranks.append(leader + 1)
     ranked = [replace(row, rank=rank, tied=ranks.count(rank) > 1) for (row, _), rank in zip(valued, ranks, strict=True)]
     held = [(row, column.cell.value) for row, column in rows if column.cell.value is None or row.flags]
-    held.sort(key=lambda pair: (pair[1] is None, -(pair[1] or 0.0), pair[0].name, pair[0].seed))
+    held.sort(key=lambda pair: (pair[1] is None, -sign * (pair[1] or 0.0), pair[0].name, pair[0].seed))
     return ranked + [row for row, _ in held]
 
 
-def _tied(first: dict[str, bool], second: dict[str, bool]) -> bool:
+def _tied(first: dict[str, float], second: dict[str, float]) -> bool:
     common = sorted(first.keys() & second.keys())
-    a = numpy.array([first[sample] for sample in common], dtype=bool)
-    b = numpy.array([second[sample] for sample in common], dtype=bool)
-    return mcnemar(int((a & ~b).sum()), int((~a & b).sum())) >= ALPHA
+    return p_value([first[sample] for sample in common], [second[sample] for sample in common]) >= ALPHA

@@ -76,10 +76,8 @@ def expected_calibration_error(confidence: ArrayLike, correct: ArrayLike, *, bin
         Guo et al. 2017, arXiv:1706.04599, equation 3.
     """
     sure, right = _pair(confidence, correct)
-    gaps = [
-        float(part.mean()) * abs(float(sure[part].mean() - right[part].mean())) for part in _equal_widths(sure, bins)
-    ]
-    return sum(gaps)
+    parts = [(float(part.mean()), sure[part].mean() - right[part].mean()) for part in _equal_widths(sure, bins)]
+    return sum(weight * abs(float(gap)) for weight, gap in parts)
 
 
 def _equal_widths(sure: Array, bins: int) -> Iterator[NDArray[numpy.bool_]]:

@@ -1,0 +1,104 @@
+"""From the records of several threats to one number per sample, and from these to the number of a cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy
+from numpy.typing import NDArray
+
+from robustkpca.errors import BadValue
+from robustkpca.metrics.corruption_error import ALEXNET, refuse_incomplete
+from robustkpca.records import Verdict
+from robustkpca.statistics import mcnemar, paired, wilson
+
+if TYPE_CHECKING:  # annotations only
+    import pandas
+
+REDUCTIONS = {
+    "worst": "a sample counts if it survives all threats",
+    "mean": "the mean accuracy over the threats",
+    "top5": "the mean share of samples whose true class is among the first five",
+    "mce": "mean corruption error: errors over those of AlexNet, lower is better",
+}
+"""How a column with several threats becomes one number."""
+
+
+def refuse_reduction(title: str, threats: Sequence[str], reduce: str) -> None:
+    """Refuse a reduction that the threats of a column do not allow.
+
+    Args:
+        title: Of the column.
+        threats: Short texts.
+        reduce: One of `REDUCTIONS`.
+
+    Raises:
+        BadValue: If there is no such reduction, or mCE is asked of anything but 15 corruptions at five severities.
+    """
+    if reduce not in REDUCTIONS:
+        raise BadValue(f"column {title!r}: reduce {reduce!r}; expected one of {', '.join(REDUCTIONS)}")
+    if reduce == "mce":
+        refuse_incomplete({corruption_of(threat) for threat in threats})
+        if len(set(threats)) != 5 * len(ALEXNET):
+            raise BadValue(
+                f"column {title!r}: mCE needs five severities of each corruption, got {len(threats)} threats"
+            )
+
+
+def corruption_of(threat: str) -> str:
+    """Return the name in a threat's text."""
+    return re.split(r"[(:@]", threat, maxsplit=1)[0]
+
+
+def per_sample(records: pandas.DataFrame, threats: Sequence[str], reduce: str) -> dict[str, float]:
+    """Return one number for each sample that has a record under every threat.
+
+    Args:
+        records: Rows of one model, data set and seed.
+        threats: Short texts.
+        reduce: One of `REDUCTIONS`.
+    """
+    if reduce == "top5":
+        values = records["top5"].astype(float)
+    else:
+        values = (records["verdict"].astype(str) == Verdict.SURVIVED.value).astype(float)
+    if reduce == "mce":
+        alexnet = records["threat_label"].astype(str).map(lambda threat: ALEXNET[corruption_of(threat)])
+        values = (1 - values) / alexnet
+    grouped = values.groupby(records["sample"].astype(str), observed=True)
+    sizes = grouped.size()
+    made: pandas.Series[float] = grouped.min() if reduce == "worst" else grouped.mean()
+    return {str(sample): float(value) for sample, value in made[sizes == len(threats)].items()}
+
+
+def with_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return mean, lower and upper end: Wilson's 95 % interval where all are 0 or 1, else the normal one over samples.
+
+    Args:
+        values: At least one.
+    """
+    array = numpy.asarray(values, numpy.float64)
+    if _binary(array):
+        low, high = wilson(int(array.sum()), len(array))
+        return float(array.mean()), low, high
+    spread = 1.959964 * float(array.std(ddof=1)) / len(array) ** 0.5 if len(array) > 1 else float("inf")
+    return float(array.mean()), max(0.0, float(array.mean()) - spread), float(array.mean()) + spread
+
+
+def p_value(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the two-sided p-value that two models differ on common samples: exact McNemar for 0 and 1, else a paired t.
+
+    Args:
+        first: One number per sample.
+        second: The same for the other model.
+    """
+    a, b = numpy.asarray(first, numpy.float64), numpy.asarray(second, numpy.float64)
+    if _binary(a) and _binary(b):
+        return mcnemar(int(((a == 1) & (b == 0)).sum()), int(((a == 0) & (b == 1)).sum()))
+    return paired(a.tolist(), b.tolist())
+
+
+def _binary(values: NDArray[numpy.float64]) -> bool:
+    return bool(((values == 0) | (values == 1)).all())
