@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 from robustkpca import indicators, registry
+from robustkpca.budget import MINIMAL, radius_text
+from robustkpca.calls import exact
 from robustkpca.errors import BadValue
 from robustkpca.records import Verdict
 from robustkpca.reductions import p_value, per_sample, refuse_reduction, with_interval
@@ -28,11 +31,13 @@ class Column:
         threats: Short texts of threats.
         reduce: How several threats become one number, see `robustkpca.reductions.REDUCTIONS`. By default a sample counts
             only if it survives all of them.
+        within: For threats without a radius: the radius at which robust accuracy is wanted, in pixels from 0 to 1.
     """
 
     title: str
     threats: tuple[str, ...]
     reduce: str = "worst"
+    within: Fraction | None = None
 
     @property
     def protocol(self) -> str:
@@ -45,7 +50,7 @@ class Column:
         return self.reduce != "mce"
 
     def __post_init__(self) -> None:
-        refuse_reduction(self.title, self.threats, self.reduce)
+        refuse_reduction(self.title, self.threats, self.reduce, self.within)
         if len({threat.startswith("published/") for threat in self.threats}) != 1:
             raise BadValue(
                 f"column {self.title!r} mixes the pixel and the published protocol: {', '.join(self.threats)}"
@@ -97,6 +102,7 @@ class Cell:
         forwards: Forward passes per sample, over all threats of the column; ``None`` where they were not counted.
         backwards: Backward passes per sample.
         seconds: Wall time per sample.
+        kind: ``share``, or ``distance`` where the value is a median distance between its quartiles.
     """
 
     value: float | None
@@ -111,6 +117,7 @@ class Cell:
     forwards: float | None = None
     backwards: float | None = None
     seconds: float | None = None
+    kind: str = "share"
 
 
 @dataclass(frozen=True)
@@ -182,16 +189,28 @@ def spelled(board: Board, known: Container[str] = ()) -> Board:
     return replace(board, columns=columns)
 
 
-def board_of(threats: Sequence[str], name: str = "custom") -> Board:
+def board_of(threats: Sequence[str], name: str = "custom", radii: Sequence[Fraction] = ()) -> Board:
     """Return a board with one column for each threat, and the worst of the attacks of a protocol where there are several.
+
+    A threat without a radius has a column of distances, and one of robust accuracy for every radius that is asked for.
 
     Args:
         threats: Short texts.
         name: A name for it.
+        radii: In pixels from 0 to 1.
     """
-    columns = [Column(threat, (threat,)) for threat in dict.fromkeys(threats)]
+    columns: list[Column] = []
+    for threat in dict.fromkeys(threats):
+        if not threat.endswith(f":{MINIMAL}"):
+            columns.append(Column(threat, (threat,)))
+            continue
+        columns.append(Column(threat, (threat,), "distance"))
+        bare = threat.removesuffix(MINIMAL)
+        shown = () if threat.startswith("published/") else radii  # its distances are in other units
+        columns += [Column(f"{bare}{radius_text(radius)} of {MINIMAL}", (threat,), within=radius) for radius in shown]
     for prefix in ("", "published/"):
         attacks = [t for t in dict.fromkeys(threats) if "@" in t and t.startswith("published/") == bool(prefix)]
+        attacks = [t for t in attacks if not t.endswith(f":{MINIMAL}")]
         if len(attacks) > 1:
             columns.append(Column(f"{prefix}worst of {len(attacks)}", tuple(attacks)))
     if not columns:
@@ -199,12 +218,15 @@ def board_of(threats: Sequence[str], name: str = "custom") -> Board:
     return Board(name, "Robust accuracy", tuple(columns))
 
 
-def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> list[Table]:
+def leaderboard(
+    frame: pandas.DataFrame, board: Board | str | None = None, *, radii: Sequence[str | Fraction] = ()
+) -> list[Table]:
     """Fill a board, one table per data set.
 
     Args:
         frame: Records as `robustkpca.store.read` returns them.
         board: A board, its name, or ``None`` for one column per threat that occurs.
+        radii: Without a board: where to show the robust accuracy that the distances of threats without a radius give.
 
     Of several versions of a threat the newest counts; a note tells how many other records are left out.
 
@@ -214,7 +236,7 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
     if not hasattr(frame, "groupby"):
         raise BadValue(f"leaderboard: got {frame!r}; expected a frame of records, such as robustkpca.read('results')")
     if board is None:
-        board = board_of(list(frame["threat_label"].unique()))
+        board = board_of(list(frame["threat_label"].unique()), radii=[radius_of(radius) for radius in radii])
     elif isinstance(board, str):
         board = spelled(find_board(board), set(frame["threat_label"].unique()))
     current, tables = newest(frame), []
@@ -222,6 +244,17 @@ def leaderboard(frame: pandas.DataFrame, board: Board | str | None = None) -> li
         older = frame[~current & (frame["data"] == data) & frame["threat_label"].isin(board.threats)]
         tables.append(_table(part, board, left_out(older)))
     return tables
+
+
+def radius_of(radius: str | Fraction) -> Fraction:
+    """Read a radius such as ``8/255``."""
+    try:
+        found = exact(str(radius))
+    except ValueError:
+        found = Fraction(-1)
+    if found < 0:
+        raise BadValue(f"radius {radius!r}: expected a number of pixels from 0 to 1, such as '8/255'")
+    return found
 
 
 def _table(frame: pandas.DataFrame, board: Board, remarks: Sequence[str]) -> Table:
@@ -242,7 +275,7 @@ def _table(frame: pandas.DataFrame, board: Board, remarks: Sequence[str]) -> Tab
     titles = [column.title for column in board.columns]
     ranking = titles.index(board.rank_by) if board.rank_by else len(titles) - 1
     sign = 1 if board.columns[ranking].higher_is_better else -1
-    rows = _ranked([(row, filled[ranking]) for row, filled in drafts], sign)
+    rows = _ranked([(row, filled[ranking]) for row, filled in drafts], sign, board.columns[ranking].reduce)
     held_out = {flag for row in rows for flag in row.flags}
     own = sorted({flag for row in rows for cell in row.cells for flag in cell.flags} - held_out)
     notes = [*remarks, *own, *(f"{row.name}, without rank: {flag}" for row in rows for flag in row.flags)]
@@ -270,20 +303,22 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
     verdicts = chosen["verdict"].astype(str)
     invalid = int(chosen.loc[verdicts == Verdict.INVALID.value, "sample"].nunique())
     failed = int(chosen.loc[verdicts == Verdict.FAILED.value, "sample"].nunique())
-    outcome = per_sample(chosen, column.threats, column.reduce)
+    outcome = per_sample(chosen, column.threats, column.reduce, column.within)
     count = len(outcome)
-    blank = Cell(None, None, None, count, expected, column.protocol, invalid, failed, _flags(chosen), *_costs(chosen))
+    blank = Cell(None, None, None, count, expected, column.protocol, invalid, failed, _flags(chosen), **_costs(chosen))
+    if column.reduce == "distance":
+        blank = replace(blank, kind="distance")
     if count < expected or invalid or failed or not count:
         return _Column(blank, outcome)
-    value, low, high = with_interval(list(outcome.values()))
+    value, low, high = with_interval(list(outcome.values()), column.reduce)
     return _Column(replace(blank, value=value, low=low, high=high), outcome)
 
 
-def _costs(chosen: pandas.DataFrame) -> list[float | None]:
+def _costs(chosen: pandas.DataFrame) -> dict[str, Any]:
     """Return forward passes, backward passes and seconds per sample."""
     samples = max(1, chosen["sample"].nunique())
     names = ("forwards", "backwards", "seconds")
-    return [float(chosen[name].sum()) / samples if name in chosen and len(chosen) else None for name in names]
+    return {name: float(chosen[name].sum()) / samples for name in names if name in chosen and len(chosen)}
 
 
 def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
@@ -292,7 +327,7 @@ def _flags(chosen: pandas.DataFrame) -> tuple[str, ...]:
     return tuple(sorted(remarks | set(map(str, indicators.flags(chosen)))))
 
 
-def _ranked(rows: list[tuple[Row, _Column]], sign: int) -> list[Row]:
+def _ranked(rows: list[tuple[Row, _Column]], sign: int, reduce: str) -> list[Row]:
     """Order rows by value and give those that a paired test cannot tell from the first of their group one rank.
 
     Rows with flags or without a value follow, without rank.
@@ -304,7 +339,7 @@ def _ranked(rows: list[tuple[Row, _Column]], sign: int) -> list[Row]:
     ranks: list[int] = []
     leader = 0
     for index, (_, column) in enumerate(valued):
-        if index and not _tied(valued[leader][1].outcome, column.outcome):
+        if index and not _tied(valued[leader][1].outcome, column.outcome, reduce):
             leader = index
         ranks.append(leader + 1)
     ranked = [replace(row, rank=rank, tied=ranks.count(rank) > 1) for (row, _), rank in zip(valued, ranks, strict=True)]
@@ -313,6 +348,6 @@ def _ranked(rows: list[tuple[Row, _Column]], sign: int) -> list[Row]:
     return ranked + [row for row, _ in held]
 
 
-def _tied(first: dict[str, float], second: dict[str, float]) -> bool:
+def _tied(first: dict[str, float], second: dict[str, float], reduce: str) -> bool:
     common = sorted(first.keys() & second.keys())
-    return p_value([first[sample] for sample in common], [second[sample] for sample in common]) >= ALPHA
+    return p_value([first[sample] for sample in common], [second[sample] for sample in common], reduce) >= ALPHA

@@ -77,7 +77,7 @@ class Budget:
         return budget
 
     def __str__(self) -> str:
-        return f"{self.norm.value}:{MINIMAL if self.minimal else _text(self.radius)}"
+        return f"{self.norm.value}:{MINIMAL if self.minimal else radius_text(self.radius)}"
 
     @property
     def minimal(self) -> bool:
@@ -171,7 +171,7 @@ class Budget:
         return self.project(images + reach.view(-1, *[1] * len(shape)) * direction, images)
 
 
-def _text(radius: Fraction) -> str:
+def radius_text(radius: Fraction) -> str:
     """Write a radius as people do: ``0.5`` where that is exact, in 255ths where that is exact, else as a fraction."""
     decimal = f"{float(radius):.6f}".rstrip("0").rstrip(".")
     if Fraction(decimal) == radius:

@@ -166,20 +166,28 @@ def score(
     help="markdown, csv, json, latex or html; default drawn, or markdown.",
 )
 @click.option("--costs", is_flag=True, help="Passes and seconds per sample beside each column.")
+@click.option(
+    "--radii", metavar="R,R,...", help="Robust accuracy there, from attacks without a radius, e.g. 2/255,8/255."
+)
 @click.option("--out", metavar="FILE", help="Write here instead of printing.")
-def leaderboard(folders: tuple[str, ...], board: str | None, form: str, costs: bool, out: str | None) -> None:
+def leaderboard(
+    folders: tuple[str, ...], board: str | None, form: str, costs: bool, radii: str | None, out: str | None
+) -> None:
     """Print the leaderboard of what results folders hold; ./results where none is named.
 
     \b
     robustkpca leaderboard --format markdown
     robustkpca leaderboard results --board quick --format csv --out quick.csv
     robustkpca leaderboard results --format html --out leaderboard.html
+    robustkpca leaderboard results --radii 2/255,4/255,8/255
     """
     from robustkpca.boards import leaderboard as fill
     from robustkpca.formats import render
     from robustkpca.store import read
 
-    tables = fill(read(*(folders or ("results",))), board)
+    if radii and board:
+        raise BadValue("--radii adds columns where no --board declares them; leave one of the two out")
+    tables = fill(read(*(folders or ("results",))), board, radii=radii.split(",") if radii else ())
     if out is None:
         print_tables(tables, form, costs=costs)
         return

@@ -83,15 +83,15 @@ def test_an_mce_needs_all_of_imagenet_c() -> None:
         Column("mCE", ALL[:-5], "mce")
     with pytest.raises(BadValue, match="five severities of each corruption, got 74"):
         Column("mCE", ALL[:-1], "mce")
-    with pytest.raises(BadValue, match="reduce 'best'; expected one of worst, mean, top5, mce"):
+    with pytest.raises(BadValue, match="reduce 'best'; expected one of worst, mean, top5, distance, mce"):
         Column("x", ("fog:1",), "best")
 
 
 def test_means_are_compared_by_a_paired_t_test() -> None:
-    assert p_value([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]) == 1
-    assert p_value([0.5, 0.7, 0.9], [0.1, 0.3, 0.5]) == 0  # the same step everywhere
-    assert 0.05 < p_value([0.2, 0.4, 0.6], [0.3, 0.35, 0.5]) < 1
-    assert with_interval([0.5])[1:] == (0.0, float("inf"))
+    assert p_value([0.1, 0.5, 0.9], [0.1, 0.5, 0.9], "mean") == 1
+    assert p_value([0.5, 0.7, 0.9], [0.1, 0.3, 0.5], "mean") == 0  # the same step everywhere
+    assert 0.05 < p_value([0.2, 0.4, 0.6], [0.3, 0.35, 0.5], "mean") < 1
+    assert with_interval([0.5], "mean")[1:] == (0.0, float("inf"))
 
 
 def test_the_board_of_imagenet_c_has_75_cells_and_the_clean_one() -> None:

@@ -39,7 +39,7 @@ def latex(tables: Sequence[Table], costs: bool = False) -> str:
 def _table(table: Table) -> str:
     seeds = several_seeds(table)
     titles = ["", "model", *(["seed"] if seeds else []), *(column.title for column in table.board.columns)]
-    best = [_best(table.rows, index) for index in range(len(table.board.columns))]
+    best = [_best(table.rows, i, higher=c.higher_is_better) for i, c in enumerate(table.board.columns)]
     lines = [" & ".join(map(escaped, titles)) + r" \\"]
     for row in table.rows:
         numbers = [_cell(cell, bold=cell in best[index]) for index, cell in enumerate(row.cells)]
@@ -65,11 +65,12 @@ def _table(table: Table) -> str:
     )
 
 
-def _best(rows: Sequence[Row], index: int) -> list[Cell]:
-    """Return the cells of a column that hold its largest number, as it is printed, without a remark."""
+def _best(rows: Sequence[Row], index: int, *, higher: bool) -> list[Cell]:
+    """Return the cells of a column that hold its best number, as it is printed, without a remark."""
     cells = [row.cells[index] for row in rows if row.cells[index].value is not None and not row.cells[index].flags]
-    shown = [round(1000 * (cell.value or 0.0)) for cell in cells]
-    return [cell for cell, number in zip(cells, shown, strict=True) if number == max(shown)]
+    shown = [float(cell_text(cell).partition(" ")[0]) for cell in cells]
+    best = (max if higher else min)(shown, default=0.0)
+    return [cell for cell, number in zip(cells, shown, strict=True) if number == best]
 
 
 def _cell(cell: Cell, *, bold: bool) -> str:

@@ -75,6 +75,7 @@ def _view(table: Table, number: int, costs: bool) -> dict[str, Any]:
                 "title": c.title,
                 "parts": _title_parts(c.title),
                 "protocol": c.protocol,
+                "unit": "distance" if c.reduce == "distance" else "%",
                 "threats": " ".join(c.threats),
                 "wide": " / ".join(c.threats),
             }
@@ -117,13 +118,7 @@ def _cell(table: Table, row: Row, column: Column, cell: Cell, costs: bool) -> di
         ("column", column.title),
         ("threats", "  ".join(column.threats)),
         ("protocol", cell.protocol),
-        ("value", "" if cell.value is None else f"{100 * cell.value:.2f} %"),
-        (
-            "95 % interval",
-            ""
-            if cell.low is None or cell.high is None
-            else f"{100 * cell.low:.2f} to {100 * cell.high:.2f} % (Wilson)",
-        ),
+        *_numbers(column, cell),
         ("samples", f"{cell.count} of {cell.expected}"),
         ("invalid, failed", f"{cell.invalid}, {cell.failed}" if cell.invalid or cell.failed else ""),
         ("seed", str(row.seed)),
@@ -139,6 +134,19 @@ def _cell(table: Table, row: Row, column: Column, cell: Cell, costs: bool) -> di
         "order": -1.0 if cell.value is None else cell.value,
         "facts": [[name, fact] for name, fact in facts if fact],
     }
+
+
+def _numbers(column: Column, cell: Cell) -> list[tuple[str, str]]:
+    """Return the number of a cell, and what stands between its ends."""
+    if cell.value is None or cell.low is None or cell.high is None:
+        return []
+    if cell.kind == "distance":
+        return [("median distance", f"{cell.value:.6g}"), ("quartiles", f"{cell.low:.6g} to {cell.high:.6g}")]
+    method = "Wilson" if column.reduce == "worst" else "normal, over samples"
+    return [
+        ("value", f"{100 * cell.value:.2f} %"),
+        ("95 % interval", f"{100 * cell.low:.2f} to {100 * cell.high:.2f} % ({method})"),
+    ]
 
 
 def _chart(curve: Curve, names: Sequence[str]) -> Chart:

@@ -25,6 +25,7 @@ def comma_separated(tables: Sequence[Table], costs: bool = False) -> str:
             "rank",
             "column",
             "protocol",
+            "reduce",
             "value",
             "low",
             "high",
@@ -55,6 +56,7 @@ def comma_separated(tables: Sequence[Table], costs: bool = False) -> str:
                         rank,
                         column.title,
                         cell.protocol,
+                        column.reduce,
                         *numbers,
                         *counts,
                         "; ".join(cell.flags),
@@ -69,4 +71,4 @@ def as_json(tables: Sequence[Table], costs: bool = False) -> str:
     values = [asdict(table) for table in tables]
     for cell in [] if costs else [cell for value in values for row in value["rows"] for cell in row["cells"]]:
         del cell["seconds"]
-    return json.dumps(values, indent=2) + "\n"
+    return json.dumps(values, indent=2, default=str) + "\n"

@@ -6,9 +6,11 @@ from robustkpca.boards import Cell, Row, Table
 
 
 def cell_text(cell: Cell) -> str:
-    """Return percent with its interval, or why there is no number."""
+    """Return percent with its interval, or a median distance with its quartiles, or why there is no number."""
     if cell.value is not None and cell.low is not None and cell.high is not None:
         mark = " !" if cell.flags else ""
+        if cell.kind == "distance":
+            return f"{cell.value:.4g} [{cell.low:.4g}, {cell.high:.4g}]{mark}"
         return f"{100 * cell.value:.1f} [{100 * cell.low:.1f}, {100 * cell.high:.1f}]{mark}"
     reasons = []
     if cell.count < cell.expected:
@@ -61,6 +63,19 @@ def caption(table: Table, *, costs: bool = False) -> list[str]:
         f"n = {', '.join(map(str, counts))}; protocol {', '.join(protocols)}; seed {', '.join(map(str, seeds))}.",
         "= marks ranks shared because an exact McNemar test (p >= 0.05) cannot tell the models apart.",
     ]
+    means = [column.title for column in table.board.columns if column.reduce in ("mean", "top5", "mce")]
+    if means:
+        lines.append(
+            f"{', '.join(means)}: mean over several threats, normal 95 % interval over samples; ranked by a paired t-test."
+        )
+    if any(column.reduce == "mce" for column in table.board.columns):
+        lines.append("mCE: errors in % of those of AlexNet (Hendrycks and Dietterich 2019), lower is better.")
+    distances = [column.title for column in table.board.columns if column.reduce == "distance"]
+    if distances:
+        lines.append(
+            f"{', '.join(distances)}: median size of the smallest harmful change with its quartiles, "
+            "in the units of the protocol; misclassified samples count as 0; ranked by a sign test."
+        )
     if costs:
         lines.append(
             "passes: forward + backward passes and seconds per sample; seconds belong to the machine and its load."
