@@ -276,6 +276,61 @@ def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
 
 @cli.command()
 @click.argument("model", metavar="MODEL")
+@click.option("--checkpoint", metavar="FILE", help="Weights: .pth, .pt or .safetensors.")
+@click.option("--use-ema", is_flag=True, help="Take the averaged weights of the checkpoint.")
+@click.option(
+    "--data", default="digits", show_default=True, metavar="DIR", help="A folder of images, or an npy/npz file."
+)
+@click.option("--limit", type=click.IntRange(min=1), default=8, show_default=True, metavar="N", help="Only N images.")
+@click.option("--standardise", is_flag=True, help="Standardise queries and keys, as the published measurement does.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Of the random axes of the control.")
+@click.option("--json", "as_json", is_flag=True, help="Print every head as JSON.")
+@click.option("--plots", metavar="DIR", help="Write figures there; needs the extra 'plots'.")
+def diagnose(model: str, checkpoint: str | None, as_json: bool, plots: str | None, **options: Any) -> None:
+    """Measure what kernel PCA says of the heads of MODEL, layer by layer, and which claims that supports.
+
+    \b
+    robustkpca diagnose rpc_symvit_digits
+    robustkpca diagnose timm/deit_tiny_patch16_224 --checkpoint deit.pth --data imagenet/ --limit 4 --plots figures
+    """
+    from robustkpca.data import open_data
+    from robustkpca.data.selection import selection
+    from robustkpca.diagnosis import MEASURES, TRACE
+    from robustkpca.diagnosis import diagnose as run
+    from robustkpca.models import load_model
+
+    classifier = load_model(model, checkpoint, use_ema=options["use_ema"])
+    dataset = open_data(options["data"])
+    images = dataset.read(selection(dataset.ids, options["limit"]), classifier.spec.preprocessing)
+    found = run(classifier, images, standardise=options["standardise"], seed=options["seed"])
+    if plots:
+        from robustkpca.diagnosis_plots import draw
+
+        for path in draw(found, Path(plots)):
+            _say(f"wrote {path}")
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    layers, traced = found.layers(), [head for head in found.heads if head.passes]
+    titles = ["measure", *(f"layer {index}" for index in range(len(layers)))]
+    print_grid(titles, [[text, *(f"{layer[name]:.3g}" for layer in layers)] for name, text in MEASURES.items()])
+    if traced:
+        click.echo()
+        titles = ["pursuit", *(f"pass {index + 1}" for index in range(max(len(head.passes) for head in traced)))]
+        lines = [
+            [f"layer {head.layer}, head {head.head}: {text}", *(f"{one[name]:.3g}" for one in head.passes)]
+            for head in traced
+            for name, text in TRACE.items()
+        ]
+        print_grid(titles, lines)
+    for claim in found.claims():
+        click.echo(
+            f"\n{claim['claim']}: {claim['here']} here ({claim['numbers']}). Reproduction study: {claim['study']}."
+        )
+
+
+@cli.command()
+@click.argument("model", metavar="MODEL")
 @click.option(
     "--data", required=True, metavar="DIR", help="Training images: a folder, an npy/npz file, or digits/train."
 )

@@ -185,8 +185,12 @@ class RPCAttention(SymmetricAttention):
     def attention_map(self, tokens: Tensor) -> Tensor:
         """Return the weights of the last pass, ``(B, H, N, N)``."""
         keys, values = self.split(tokens)[-2:]
-        cleaned = last_pass(keys, values, self.pursuit).cleaned.to(keys.dtype)
+        cleaned = self.cleaned(keys, values)
         return attention_weights(cleaned, cleaned)
+
+    def cleaned(self, keys: Tensor, values: Tensor) -> Tensor:
+        """Return the keys that attend to each other in the last pass, shaped like ``keys``."""
+        return last_pass(keys, values, self.pursuit).cleaned.to(keys.dtype)
 
 
 def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:

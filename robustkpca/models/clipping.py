@@ -22,7 +22,14 @@ from torch.autograd.function import once_differentiable
 
 
 def cleaned_keys(clipped: Tensor, latest: Tensor, before: Tensor, kept: Tensor) -> Tensor:
-    """Return ``K2'`` from ``C'``, ``L'``, ``L`` and ``C``, all shaped alike; ``before`` may be a zero that broadcasts."""
+    """Return ``K2'``, the keys that attend to each other in a pass; see the module.
+
+    Args:
+        clipped: ``C'``, ``(B, H, N, d)`` as all others.
+        latest: ``L'``.
+        before: ``L``, or a zero that broadcasts.
+        kept: ``C``.
+    """
     return torch.add(clipped, latest, alpha=3).sub_(before + kept, alpha=2)
 
 
