@@ -17,7 +17,8 @@ from typing import Any
 import click
 
 from robustkpca import registry
-from robustkpca.errors import BadValue, UserError, unknown
+from robustkpca.errors import BadValue, unknown
+from robustkpca.outcomes import DONE, INCOMPLETE, outcome, say
 from robustkpca.terminal import print_grid, print_tables
 
 KINDS = {
@@ -27,7 +28,6 @@ KINDS = {
     "benchmarks": "benchmarks",
     "boards": "leaderboards",
 }
-DONE, INCOMPLETE, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FILES = frozenset({".json", ".csv", ".md", ".tex", ".html"})
 
 
@@ -67,13 +67,16 @@ class _Lines(logging.Handler):
     """Writes each remark as a line of stderr, above the progress bar where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _say(record.getMessage())
+        say(record.getMessage())
 
 
 def main() -> None:
     """Run the command line, and turn every outcome into its exit code."""
     # Read when torch is imported. Threads that wait by spinning make small networks many times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell; no file that is opened later may take its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name must not stop a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -81,37 +84,9 @@ def main() -> None:
     log = logging.getLogger("robustkpca")
     log.addHandler(lines)
     try:
-        sys.exit(_outcome())
+        sys.exit(outcome(lambda: cli.main(prog_name="robustkpca", standalone_mode=False) or DONE))
     finally:
         log.removeHandler(lines)
-
-
-def _outcome() -> int:
-    try:
-        return cli.main(prog_name="robustkpca", standalone_mode=False) or DONE
-    except UserError as error:
-        _say(str(error))
-        return WRONG_INPUT
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        mend = f"; '{context.command_path} --help' shows how" if context else ""
-        _say(error.format_message().rstrip(".") + mend)
-        return WRONG_INPUT
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted; the same command continues where it stopped")
-        return INTERRUPTED
-    except SystemExit as error:
-        if isinstance(
-            error.__context__, OSError
-        ):  # click and rich leave in this way when the reader of a pipe has gone
-            return DONE
-        _say(f"a model or a plug-in ended the program with sys.exit({error.code!r}); expected it to return or to raise")
-        return WRONG_INPUT
-
-
-def _say(message: str) -> None:
-    """Write one line to stderr."""
-    print(f"robustkpca: {' '.join(message.split())}", file=sys.stderr)
 
 
 @click.group(
@@ -200,7 +175,7 @@ def score(models: tuple[str, ...], config: str | None, out: str, as_json: bool, 
     print_tables(tables, "json" if as_json else "")
     whole = all(cell.value is not None for table in tables for row in table.rows for cell in row.cells)
     if not whole:
-        _say(f"some cells have no value; 'robustkpca show {shlex.quote(out)}' lists why")
+        say(f"some cells have no value; 'robustkpca show {shlex.quote(out)}' lists why")
     return DONE if whole else INCOMPLETE
 
 
@@ -252,8 +227,9 @@ def leaderboard(folders: tuple[str, ...], board: str | None, form: str, out: str
         return
     try:
         Path(out).write_text(render(tables, form or "markdown"), encoding="utf-8")
-    except OSError as error:
-        raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadValue(f"--out {out[:100]}: {reason}; expected a file that can be written") from None
 
 
 @cli.command("list")
@@ -285,7 +261,7 @@ def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     if not rows and not (pattern or tag):
-        _say(f"no {kind} are registered")
+        say(f"no {kind} are registered")
         return
     if not rows:
         raise BadValue(

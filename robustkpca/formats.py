@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from robustkpca.boards import Cell, Table
-from robustkpca.errors import unknown
+from robustkpca.errors import plain, unknown
 
 
 def render(tables: Sequence[Table], form: str) -> str:
@@ -98,7 +98,7 @@ def _markdown(tables: Sequence[Table]) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    return plain(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _csv(tables: Sequence[Table]) -> str:

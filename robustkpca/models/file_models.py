@@ -171,6 +171,11 @@ def _check_arguments(function: Callable[..., Any], reference: str, overrides: di
         signature = inspect.signature(function)
     except ValueError:
         return
+    taken = signature.parameters.values()
+    if not any(one.kind is one.VAR_KEYWORD for one in taken):
+        for name in overrides:
+            if name not in signature.parameters:
+                raise unknown(f"argument of {reference}", name, signature.parameters)
     try:
         signature.bind(**overrides)
     except TypeError as error:

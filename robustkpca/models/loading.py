@@ -56,6 +56,11 @@ def load_model(
     Raises:
         UserError: If the name, the checkpoint or an argument cannot be used.
     """
+    if not isinstance(name, str):
+        raise BadValue(
+            f"load_model: got a {type(name).__name__}; expected a name such as 'net.py:build'. A network in memory is wrapped "
+            "with robustkpca.wrap"
+        )
     built = build_model(name, **overrides)
     network, label = built.network, built.label
     bundled = getattr(network, "bundled_checkpoint", None)

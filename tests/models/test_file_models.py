@@ -132,7 +132,7 @@ def test_another_thing_named_preprocessing_is_refused(tmp_path: Path) -> None:
         ("text", {}, BadValue, "the result is a str; expected a torch.nn.Module"),
         ("number", {}, BadValue, "is a int; expected a function, a class or a torch.nn.Module"),
         ("ready", {"classes": 2}, BadValue, "is a module already and takes no arguments; got classes"),
-        ("build", {"clases": 2}, BadValue, r"network.py:build\(classes=10\): .*unexpected keyword argument 'clases'"),
+        ("build", {"clases": 2}, UnknownName, r"network.py:build named 'clases'. Did you mean 'classes'"),
         ("broken", {}, Unusable, "network.py:broken raised ZeroDivisionError in line 18: division by zero"),
     ],
 )
@@ -272,3 +272,8 @@ def test_a_number_of_outputs_that_changes_is_named(strange: Path) -> None:
 def test_a_path_that_no_file_system_allows_is_one_line() -> None:
     with pytest.raises(Unusable, match="cannot be read"):
         load_model("a\0b.py:net")
+
+
+def test_a_misspelt_argument_is_answered_with_the_nearest(strange: Path) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'outputs'"):
+        load_model(f"{strange}:Few(ouputs=3)")
