@@ -17,6 +17,7 @@ _WHERE = {
     "create_model": "robustkpca.models",
     "load_model": "robustkpca.models",
     "list_models": "robustkpca.models",
+    "wrap": "robustkpca.models.loading",
     "list_threats": "robustkpca.threats",
     "threat": "robustkpca.threats",
     "attack": "robustkpca.evaluation",
@@ -36,6 +37,7 @@ __all__ = [
     "read",
     "score",
     "threat",
+    "wrap",
 ]
 
 

@@ -76,14 +76,17 @@ def check_model(model: TorchClassifier, images: Tensor, classes: int | None = No
         raise Misleading(
             f"model {name} gives NaN or infinite logits for clean images; expected finite logits. Are the weights whole?"
         )
+    if logits.shape[1] == 1:
+        raise Unusable(f"model {name} has one output; expected a logit for each of at least two classes")
     if classes is not None and logits.shape[1] != classes:
+        counted = "If the labels count from 1, subtract 1. Otherwise load" if logits.shape[1] == classes - 1 else "Load"
         raise Unusable(
             f"model {name} has {logits.shape[1]} outputs, the data set {classes} classes; "
-            f"expected the same number. Load the model with num_classes={classes}, choose other data, or give "
+            f"expected the same number. {counted} the model with num_classes={classes}, choose other data, or give "
             f"--classes {logits.shape[1]} where the data only lack samples of the last classes"
         )
     sums = logits.double().sum(1)
-    if logits.shape[1] > 1 and bool(((logits >= 0).all(1) & ((sums - 1).abs() < 1e-3)).all()):
+    if bool(((logits >= 0).all(1) & ((sums - 1).abs() < 1e-3)).all()):
         raise Misleading(f"model {name} gives probabilities; expected logits. Remove its final softmax")
     remarks: list[str] = []
     if drew or not torch.equal(logits, again):
@@ -112,7 +115,7 @@ def _check_gradients(model: TorchClassifier, images: Tensor, logits: Tensor) -> 
     try:
         said, _ = model.value_and_gradient(images, cross_entropy(logits.argmax(1)))
     except FAULTS as error:
-        return [f"no gradients, which most attacks need: {described(error)}"]
+        return [f"no gradients, which most attacks need: {described(error).replace('; ', ', ')}"]
     if _agree(said, logits, model):
         return []
     return [str(Flag("context output", "the logits of an image change when gradients are asked for"))]

@@ -18,6 +18,7 @@ class Benchmark:
         models: Scored where the user names none.
         board: Its threats are run where the user names none.
         task: What is measured.
+        classes: How many the data must have; ``None`` where that is known of the data or up to the user.
     """
 
     name: str
@@ -25,11 +26,12 @@ class Benchmark:
     models: tuple[str, ...]
     board: str
     task: str = "classification"
+    classes: int | None = None
 
 
 DIGITS = Benchmark("digits", "digits", ("softmax_vit_digits", "symvit_digits", "rpc_symvit_digits"), "quick")
-IMAGENET = Benchmark("imagenet", "", (), "linf")
-CIFAR10 = Benchmark("cifar10", "", (), "linf")
+IMAGENET = Benchmark("imagenet", "", (), "linf", classes=1000)
+CIFAR10 = Benchmark("cifar10", "", (), "linf", classes=10)
 
 CATALOGUE = {
     "digits": Entry(

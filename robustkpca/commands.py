@@ -17,18 +17,9 @@ from typing import Any
 import click
 
 from robustkpca import registry
-from robustkpca.errors import BadValue, UserError, unknown
-from robustkpca.options import (
-    DONE,
-    INCOMPLETE,
-    INTERRUPTED,
-    WRONG_INPUT,
-    Greedy,
-    matrix_of,
-    refuse_empty,
-    run_options,
-    say,
-)
+from robustkpca.errors import BadValue, unknown
+from robustkpca.options import Greedy, matrix_of, refuse_empty, run_options
+from robustkpca.outcomes import DONE, INCOMPLETE, outcome, say
 from robustkpca.terminal import print_grid, print_tables
 
 KINDS = {
@@ -62,6 +53,9 @@ def main() -> None:
     """Run the command line, and turn every outcome into its exit code."""
     # Read when torch is imported. Threads that wait by spinning make small networks many times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell; no file that is opened later may take its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name must not stop a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -69,32 +63,9 @@ def main() -> None:
     log = logging.getLogger("robustkpca")
     log.addHandler(lines)
     try:
-        sys.exit(_outcome())
+        sys.exit(outcome(lambda: cli.main(prog_name="robustkpca", standalone_mode=False) or DONE))
     finally:
         log.removeHandler(lines)
-
-
-def _outcome() -> int:
-    try:
-        return cli.main(prog_name="robustkpca", standalone_mode=False) or DONE
-    except UserError as error:
-        say(str(error))
-        return WRONG_INPUT
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        mend = f"; '{context.command_path} --help' shows how" if context else ""
-        say(error.format_message().rstrip(".") + mend)
-        return WRONG_INPUT
-    except (KeyboardInterrupt, click.Abort):
-        say("interrupted; the same command continues where it stopped")
-        return INTERRUPTED
-    except SystemExit as error:
-        if isinstance(
-            error.__context__, OSError
-        ):  # click and rich leave in this way when the reader of a pipe has gone
-            return DONE
-        say(f"a model or a plug-in ended the program with sys.exit({error.code!r}); expected it to return or to raise")
-        return WRONG_INPUT
 
 
 @click.group(
@@ -193,8 +164,9 @@ def leaderboard(
         return
     try:
         Path(out).write_text(render(tables, form or "markdown", costs=costs), encoding="utf-8")
-    except OSError as error:
-        raise BadValue(f"--out {out}: {error.strerror}; expected a file that can be written") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadValue(f"--out {out[:100]}: {reason}; expected a file that can be written") from None
 
 
 @cli.command()
@@ -307,7 +279,7 @@ def diagnose(model: str, checkpoint: str | None, as_json: bool, plots: str | Non
         from robustkpca.diagnosis_plots import draw
 
         for path in draw(found, Path(plots)):
-            _say(f"wrote {path}")
+            say(f"wrote {path}")
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=2))
         return

@@ -128,6 +128,8 @@ def attack(
         UserError: If an input cannot be used; the message says how to mend it.
     """
     one = threat if isinstance(threat, ThreatModel) else ThreatModel.parse(threat)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise BadValue(f"seed {seed!r}: expected a whole number")
     images = checked_images(images, dimensions=(2, 4))
     _rehearse([one], (4,) if images.ndim == 2 else (1, 2, 2))
     labels = checked_labels(labels, len(images))
@@ -138,6 +140,9 @@ def attack(
         raise BadValue(
             f"sample_ids: got {len(ids)} ({len(set(ids))} different) for {len(images)} images; expected one each"
         )
+    strange = next((sample for sample in ids if not sample.isprintable()), None)
+    if strange is not None:
+        raise BadValue(f"sample_ids: {strange!r} is not one line of UTF-8 text; rename the sample")
     if isinstance(model, str):
         model = load_model(model, batch_size=batch_size)
     classifier = model if isinstance(model, TorchClassifier) else wrap(model, batch_size=batch_size)
@@ -232,10 +237,12 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     source = matrix.data or benchmark.data
     if not source:
         raise BadValue(f"no data: benchmark {benchmark.name} needs a folder; give it with --data DIR")
+    if matrix.data and not matrix.threats:
+        log.warning("no threats are named: taking those of the board %s, radii included", benchmark.board)
     matrix = matrix.model_copy(
         update={"models": choices, "threats": matrix.threats or (benchmark.board,), "data": source}
     )
-    data = open_data(source, classes=matrix.classes)
+    data = open_data(source, classes=matrix.classes or benchmark.classes)
     for notice in data.notices:
         log.warning("%s", notice)
     positions = selection(data.ids, matrix.limit)

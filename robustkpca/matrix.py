@@ -143,6 +143,8 @@ def _mistake(source: str, error: ErrorDetails) -> str:
     place = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         owner = ModelChoice if error["loc"][0] == "models" else Matrix
+        if owner is Matrix and place in ModelChoice.model_fields:
+            return f"{source}: {place} belongs to a model; write {{'name': ..., {place!r}: ...}} in place of its name"
         return f"{source}: {place}: {unknown('option', str(error['loc'][-1]), owner.model_fields)}"
     where = f"--{place.replace('_', '-')}" if source == "options" else f"{source}: {place}"
     if error["type"] == "missing":

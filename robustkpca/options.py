@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,8 +13,6 @@ from robustkpca.errors import BadValue
 if TYPE_CHECKING:  # annotations only: pydantic is imported when a run is described
     from robustkpca.matrix import Matrix
 
-DONE, INCOMPLETE, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes."""
 TABLE_FILES = frozenset({".json", ".csv", ".md", ".tex", ".html"})
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -145,8 +142,3 @@ def refuse_empty(**options: Any) -> None:
     for name, value in options.items():
         if value == "" or (isinstance(value, tuple) and "" in value):
             raise BadValue(f"--{name.replace('_', '-')} is empty; give it a value, or leave it out")
-
-
-def say(message: str) -> None:
-    """Write one line to stderr."""
-    print(f"robustkpca: {' '.join(message.split())}", file=sys.stderr)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from robustkpca.errors import plain
+
 if TYPE_CHECKING:  # annotations only: the bar appears before torch is imported
     from robustkpca.models.classifier import TorchClassifier
     from robustkpca.threats import ThreatModel
@@ -78,6 +80,7 @@ class TerminalReporter(Reporter):
     def _say(self, text: str) -> None:
         if self._quiet:
             return
+        text = plain(text)
         if self._console.is_terminal:
             self._bars.console.print(text, highlight=False, markup=False)
         else:

@@ -8,6 +8,7 @@ threat, data set and seed are the key: when one of them changes, so does the fol
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,12 +60,19 @@ class ResultStore:
         folder: Created when the first shard is written.
 
     Raises:
-        BadValue: If the path is a file.
+        BadValue: If the path is a file, or cannot be one of a folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if self.folder.exists() and not self.folder.is_dir():
+        try:
+            there = stat.S_ISDIR(self.folder.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except (OSError, ValueError) as error:  # too long, or with what no file system allows
+            reason = getattr(error, "strerror", None) or error
+            raise BadValue(f"results folder {str(folder)[:100]!r}: {reason}; expected a folder") from None
+        if not there:
             raise BadValue(f"results folder {self.folder} is a file; expected a folder")
 
     def done(self, cell: Cell) -> set[str]:

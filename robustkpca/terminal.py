@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from robustkpca.errors import plain
+
 if TYPE_CHECKING:  # annotations only
     from rich.console import Console
     from rich.table import Table as Grid
@@ -49,11 +51,11 @@ def print_tables(tables: Sequence[Table], form: str, *, costs: bool = False) -> 
     for table in tables:
         console = Console()
         titles, rows = header(table, costs=costs), cells(table, costs=costs)
-        title = Text(f"{table.board.title}: {table.data_name}", style="bold")
+        title = Text(plain(f"{table.board.title}: {table.data_name}"), style="bold")
         if not _side_by_side(console, title, titles, rows):
             _stacked(console, title, titles, rows)
         for line in caption(table, costs=costs):
-            console.print(Text(line, style="dim"))
+            console.print(Text(plain(line), style="dim"))
 
 
 def _side_by_side(console: Console, title: Text, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -62,8 +64,9 @@ def _side_by_side(console: Console, title: Text, titles: Sequence[str], rows: Se
     from rich.table import Table as Grid
     from rich.text import Text
 
+    titles, rows = _plain(titles, rows)
     titles = ["\n".join(textwrap.wrap(one, 12, break_long_words=False)) for one in titles]
-    rows = [[" ".join(text.splitlines()).replace(" [", "\n[") for text in row] for row in rows]
+    rows = [[text.replace(" [", "\n[") for text in row] for row in rows]
     grid, needed = Grid(title=title, title_justify="left"), 1
     for index, one in enumerate(titles):
         grid.add_column(Text(one), no_wrap=True, justify="left" if index == 1 else "right")
@@ -80,12 +83,17 @@ def _stacked(console: Console, title: Text, titles: Sequence[str], rows: Sequenc
     """Draw a block of lines for each model, for tables wider than the terminal."""
     from rich.text import Text
 
+    titles, rows = _plain(titles, rows)
     console.print(title, soft_wrap=True)
     pad = max(map(len, titles[2:]), default=0)
     for row in rows:
-        console.print(Text(f"{row[0] or '-'}  {' '.join(row[1].splitlines())}", style="bold"), soft_wrap=True)
+        console.print(Text(f"{row[0] or '-'}  {row[1]}", style="bold"), soft_wrap=True)
         for name, text in zip(titles[2:], row[2:], strict=True):
             console.print(Text(f"   {name:<{pad}}  {text}"), soft_wrap=True)
+
+
+def _plain(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    return list(map(plain, titles)), [list(map(plain, row)) for row in rows]
 
 
 def _draw(grid: Grid, titles: Sequence[str], rows: Sequence[Sequence[str]], *, named: int) -> None:
@@ -102,7 +110,7 @@ def _draw(grid: Grid, titles: Sequence[str], rows: Sequence[Sequence[str]], *, n
     from rich.text import Text
 
     terminal, needed = sys.stdout.isatty(), 1
-    rows = [[" ".join(text.splitlines()) for text in row] for row in rows]
+    titles, rows = _plain(titles, rows)
     for index, title in enumerate(titles):
         texts = [title, *(row[index] for row in rows)]
         whole = index == named

@@ -83,6 +83,8 @@ class ThreatModel:
             UnknownName: If no attack or corruption has that name, or an option is unknown.
             BadValue: If the budget or severity is missing or wrong, or the attack has no such protocol.
         """
+        if not isinstance(text, str):
+            raise BadValue(f"threat {text!r}: expected a text such as 'pgd@linf:8/255'")
         rest = text.strip()
         if rest.startswith(f"{WORST_OF}("):
             return cls._worst_of(text, rest, protocol)

@@ -26,7 +26,7 @@ from robustkpca.data.dataset import Dataset
 from robustkpca.draws import Draws
 from robustkpca.errors import BadValue, Unusable
 from robustkpca.models.classifier import TorchClassifier
-from robustkpca.models.factory import seeded_model
+from robustkpca.models.factory import build_model
 from robustkpca.models.initialisation import reproducible
 from robustkpca.models.loading import wrap
 from robustkpca.recipes import Recipe
@@ -83,10 +83,11 @@ def train(training: Training, out: str | Path, *, report: Report | None = None) 
     if not path.parent.is_dir():
         raise BadValue(f"--out {str(out)!r}: there is no folder {str(path.parent)!r}")
     with reproducible(recipe.seed):
-        network = seeded_model(training.model, recipe.seed)
+        built = build_model(training.model, recipe.seed)
+        network = built.network
         loop = _Loop(network.to(training.device), training, recipe, threat)
         identity = {
-            "model": str(network.canonical_name),
+            "model": built.canonical_name,
             "data": training.data.spec.id,
             "recipe": text,
             "adversary": str(threat) if threat else "",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 import robustkpca as rk
 from robustkpca.audit import check_model
+from robustkpca.errors import Unusable
 from robustkpca.evaluation import AttackResult
 from robustkpca.models.loading import wrap
 
@@ -98,3 +100,16 @@ def test_an_attack_from_python_says_what_its_gradients_were_worth() -> None:
     assert attacked(Grey()).flags == ()
     assert attacked(Rooted()).flags == ("gradients that are not finite on 100 % of the surviving samples: masked?",)
     assert attacked(Saturated()).flags == ("zero gradients on 100 % of the surviving samples: masked?",)
+
+
+@pytest.mark.parametrize("classes", [None, 2])
+def test_one_output_is_no_classifier(classes: int | None) -> None:
+    one = wrap(nn.Sequential(nn.Flatten(), nn.Linear(16, 1)))
+    with one.evaluating(), pytest.raises(Unusable, match="has one output; expected a logit for each"):
+        check_model(one, IMAGES, classes)
+
+
+def test_labels_that_count_from_one_are_thought_of_before_another_head_is() -> None:
+    model = wrap(Grey())
+    with model.evaluating(), pytest.raises(Unusable, match="If the labels count from 1, subtract 1"):
+        check_model(model, IMAGES, 3)

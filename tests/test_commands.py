@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 
 import numpy
 import pytest
@@ -26,7 +27,7 @@ from PIL import Image
 from torch import nn
 
 import robustkpca
-from robustkpca import commands, registry
+from robustkpca import __main__, commands, registry
 from robustkpca.data import images as image_files_module
 from robustkpca.data.digest import files_digest
 from robustkpca.store import ResultStore
@@ -804,3 +805,67 @@ def test_a_fault_of_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["robustkpca", "show", str(results)])
     with pytest.raises(ZeroDivisionError):
         commands.main()
+
+
+# Streams and leaving
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_table_that_finds_no_room_is_one_line(tmp_path: Path) -> None:
+    done = process("sh", "-c", f"'{sys.executable}' -m robustkpca list attacks > /dev/full", cwd=tmp_path)
+    assert (done.code, done.lines) == (2, ["robustkpca: the output cannot be written: No space left on device"])
+
+
+def test_without_a_standard_output_nothing_is_printed_and_nothing_breaks(tmp_path: Path) -> None:
+    done = process("sh", "-c", f"'{sys.executable}' -m robustkpca list attacks >&-", cwd=tmp_path)
+    assert (done.code, done.lines) == (0, [])
+
+
+def left(monkeypatch: pytest.MonkeyPatch, leave: Callable[[], None]) -> int | str | None:
+    """Return the exit code of a command that ends in a certain way."""
+    monkeypatch.setattr(commands.cli, "main", lambda **_: leave())
+    with pytest.raises(SystemExit) as ended:
+        commands.main()
+    return ended.value.code
+
+
+def test_code_that_ends_the_program_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert left(monkeypatch, lambda: sys.exit(0)) == 2
+    assert "a model or a plug-in ended the program with sys.exit(0)" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_gone_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave() -> None:
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            sys.exit(1)
+
+    assert left(monkeypatch, leave) == 0
+
+
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Slow(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "robustkpca.commands", Slow("robustkpca.commands"))
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "robustkpca: interrupted\n")
+
+
+@pytest.mark.parametrize("option", ["--checkpoint", "--data", "--config", "--threats", "--benchmark"])
+def test_an_option_left_empty_is_named(option: str, run: Run) -> None:
+    done = run("score", "symvit_digits", option, "")
+    assert (done.code, len(done.lines)) == (2, 1)
+    assert f"{option} is empty" in done.err
+
+
+def test_threats_that_nobody_named_are_said_to_be_taken(run: Run, inputs: Path) -> None:
+    done = run("score", "symvit_digits", "--data", inputs / "good.npz", "--limit", "2")
+    assert "no threats are named: taking those of the board quick, radii included" in done.err

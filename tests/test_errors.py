@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robustkpca.errors import BadValue, UnknownName, Unusable, UserError, unknown
+from robustkpca.errors import BadValue, UnknownName, Unusable, UserError, plain, unknown
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,15 @@ def test_a_short_list_is_shown_where_nothing_is_near() -> None:
     assert str(unknown("attack", "zzz", ["pgd", "fgsm"])) == "no attack named 'zzz'. Known: fgsm, pgd."
 
 
-def test_a_long_list_is_cut_off_with_the_count_of_the_rest() -> None:
-    message = str(unknown("attack", "zzz", [f"name{index}" for index in range(21)]))
-    assert message.startswith("no attack named 'zzz'. Known: name0, name1, ")
-    assert message.endswith(", name8 and 1 more.")
-
-
 def test_an_empty_list_says_none() -> None:
     assert str(unknown("attack", "zzz", [])) == "no attack named 'zzz'. Known: none."
+
+
+def test_of_a_long_list_the_nearest_are_named_however_far() -> None:
+    known = [f"network_{index:03}" for index in range(500)]
+    message = str(unknown("model", "zzz_012", known))
+    assert message.startswith("no model named 'zzz_012'. The nearest of 500 are 'network_0")
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    assert plain("a\x1b[31mred\x1b]0;title\x07\nb\tñ") == "a\\x1b[31mred\\x1b]0;title\\x07 b ñ"

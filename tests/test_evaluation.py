@@ -330,3 +330,46 @@ def test_a_model_that_is_replaced_before_it_is_loaded_again_is_refused(
     with pytest.raises(Unusable, match="were changed while the run was under way"):
         evaluation.run_matrix(matrix, tmp_path / "results", Replacing())
     assert not list((tmp_path / "results").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"threat": None}, "threat None: expected a text"),
+        ({"threat": 5}, "threat 5: expected a text"),
+        ({"seed": "x"}, "seed 'x': expected a whole number"),
+        ({"sample_ids": ["a", "\ud800"]}, "is not one line of UTF-8 text"),
+        ({"images": torch.rand(2, 1, 4, 4).to_sparse()}, "of layout torch.sparse_coo"),
+        ({"images": torch.rand(2, 1, 4, 4, device="meta")}, "on the meta device"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_an_argument_of_another_kind_is_named_also_where_nothing_is_attacked(
+    change: dict[str, object], said: str
+) -> None:
+    arguments = {"images": torch.rand(2, 1, 4, 4), "labels": torch.zeros(2), "threat": "clean"} | change
+    with pytest.raises(BadValue, match=said):
+        rk.attack(Linear(torch.ones(16), 0.0), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("out", ["a\0b", "x" * 5000])
+def test_a_results_folder_that_no_file_system_allows_is_named(out: str) -> None:
+    with pytest.raises(BadValue, match="results folder"):
+        rk.score("symvit_digits", "clean", limit=1, out=out)
+
+
+def test_a_network_is_wrapped_not_loaded() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    with pytest.raises(BadValue, match=r"wrapped with robustkpca\.wrap"):
+        rk.load_model(network)
+    assert str(rk.wrap(network, preprocessing="channels=1").spec.preprocessing).startswith("preprocessing(channels=1")
+
+
+def test_a_checkpoint_belongs_to_a_model() -> None:
+    with pytest.raises(BadValue, match="checkpoint belongs to a model; write"):
+        rk.score("symvit_digits", checkpoint="x.pth")
+
+
+def test_a_benchmark_knows_how_many_classes_its_data_have(photos: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=r"have 2 classes .* but 1000 are wanted"):
+        rk.score(net(tmp_path), data=photos[0], benchmark="imagenet")

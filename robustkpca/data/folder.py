@@ -22,19 +22,22 @@ def existing(source: str | Path) -> Path:
     """
     if not str(source).strip():
         raise BadValue("data path is empty; expected a folder of images, an .npz file or a bundled set")
-    path = Path(os.path.abspath(Path(source).expanduser()))
+    try:
+        path = Path(os.path.abspath(Path(source).expanduser()))
+    except OSError:
+        raise BadValue(f"data path {str(source)!r}: the current folder is gone; change to one that exists") from None
     if not str(path).isprintable():
         raise BadValue(f"data path {str(source)!r} is not one line of UTF-8 text; rename the folder or the file")
-    if path.exists():
+    if os.path.exists(path):
         return path
     parent = path.parent
     missing = path.name
-    while not parent.exists():
+    while not os.path.exists(parent):
         parent, missing = parent.parent, parent.name
     beside = visible(parent) if parent.is_dir() else []
     near = get_close_matches(missing, beside, n=1, cutoff=0.6)
     nearest = f"Did you mean {str(parent / near[0])!r}?" if near else f"The nearest that exists is {str(parent)!r}."
-    raise BadValue(f"no data at {str(source)!r}. {nearest}")
+    raise BadValue(f"no data at {str(source)[:200]!r}. {nearest}")
 
 
 def short_name(path: Path) -> str:

@@ -69,8 +69,8 @@ def refuse_range(low: float, high: float, what: str = "images") -> None:
         raise BadValue(f"{measured} They look like 0 to 255: divide by 255, or hand them over as uint8")
     if low >= -_NORMALISED and high <= _NORMALISED:
         raise BadValue(
-            f"{measured} Already normalised? Move the normalisation into the model: "
-            "--preprocessing 'mean=[...],std=[...]', and hand over the images before it"
+            f"{measured} Already normalised? Move the normalisation into the model: --preprocessing 'mean=[...],std=[...]', "
+            "or its attribute preprocessing with the same text, and hand over the images before it"
         )
     raise BadValue(f"{measured} Scale them to [0, 1]")
 
@@ -163,6 +163,9 @@ def _refuse_outside(labels: Tensor, classes: int | None) -> None:
 def _tensor(values: Any, what: str) -> Tensor:
     """Return a tensor; arrays are copied, since they may be read-only or run backwards."""
     if isinstance(values, Tensor):
+        if values.layout != torch.strided or values.is_meta:
+            kind = "on the meta device" if values.is_meta else f"of layout {values.layout}"
+            raise BadValue(f"{what} are {kind}; expected a dense tensor with values")
         return values.detach()
     try:
         array = numpy.array(values)

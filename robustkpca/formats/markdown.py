@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robustkpca.boards import Table
+from robustkpca.errors import plain
 from robustkpca.formats.texts import caption, cells, header
 
 
@@ -36,4 +37,4 @@ def markdown(tables: Sequence[Table], costs: bool = False) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    return plain(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

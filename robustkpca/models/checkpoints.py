@@ -208,7 +208,10 @@ def _chosen(entries: Mapping[tuple[str, ...], Any], use_ema: bool, path: Path) -
 
 
 def _require_finite(state: Mapping[str, Tensor], path: Path) -> None:
-    broken = [name for name, value in state.items() if not finite(value) and not _is_mask(name, value)]
+    try:
+        broken = [name for name, value in state.items() if not finite(value) and not _is_mask(name, value)]
+    except NotImplementedError as error:  # a dtype that torch holds but cannot compute with
+        raise Unusable(f"checkpoint {printable(path)}: its numbers cannot be read ({printable(error)})") from None
     if broken:
         raise Unusable(
             f"checkpoint {printable(path)}: {len(broken)} weights hold NaN or infinite numbers: {listed(broken)}; "

@@ -124,8 +124,13 @@ class TorchClassifier:
     def evaluating(self) -> Iterator[TorchClassifier]:
         """Hold the network in eval mode, and afterwards restore modes, buffers, gradient flags and the global generators."""
         modes = {module: module.training for module in self.network.modules()}
-        flags = {parameter: parameter.requires_grad for parameter in self.network.parameters()}
-        buffers = {name: buffer.detach().clone() for name, buffer in self.network.named_buffers()}
+        flags = {p: p.requires_grad for p in self.network.parameters() if not p.is_inference()}
+        buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in self.network.modules()
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
         generators = random.getstate(), numpy.random.get_state()
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
@@ -140,9 +145,10 @@ class TorchClassifier:
                 for parameter, flag in flags.items():
                     parameter.requires_grad_(flag)
                 with torch.no_grad():
-                    for name, buffer in self.network.named_buffers():
-                        if name in buffers:
-                            buffer.copy_(buffers[name])
+                    for module, name, buffer, before in buffers:
+                        module._buffers[name] = buffer
+                        if not buffer.is_inference() and not torch.equal(buffer, before):
+                            buffer.copy_(before)
                 random.setstate(generators[0])
                 numpy.random.set_state(generators[1])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robustkpca.calls import Call, Value, complete, format_value, parse_value
 from robustkpca.errors import BadValue, Unusable, UserError
 from robustkpca.models.announced import announced_preprocessing
+from robustkpca.preprocessing import Preprocessing
 from robustkpca.registry import entries, find
 
 if TYPE_CHECKING:  # annotations only: the command line must list models without importing torch
@@ -16,6 +19,25 @@ if TYPE_CHECKING:  # annotations only: the command line must list models without
 
 TIMM = "timm/"
 FILE = ".py:"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A network, and what is known of it from where it came from.
+
+    Args:
+        network: With initial weights.
+        preprocessing: Its own.
+        canonical_name: Its name with all arguments; for timm and for files, those that were given.
+        label: Its name with the arguments that were given.
+        code_origin: ``package==version``, or ``sha256:`` and the digest of the file.
+    """
+
+    network: nn.Module
+    preprocessing: Preprocessing
+    canonical_name: str
+    label: str
+    code_origin: str
 
 
 def create_model(name: str, **overrides: Any) -> nn.Module:
@@ -30,20 +52,22 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
         **overrides: Further arguments; they win over those in ``name``.
 
     Returns:
-        The network with four attributes: ``preprocessing``; ``canonical_name``, its name with all arguments (for timm and
-        for files, those that were given); ``label``, its name with the arguments that were given; ``code_origin``,
-        ``package==version``, or ``sha256:`` and the digest of the file.
+        The network, with the other fields of `Built` as attributes, as far as it has no parts of these names.
 
     Raises:
         UnknownName: If nothing has that name, or an argument is unknown.
         BadValue: If an argument cannot be used.
         Unusable: If a plug-in or a file fails.
     """
-    return seeded_model(name, **overrides)
+    built = build_model(name, **overrides)
+    for attribute in ("preprocessing", "canonical_name", "label", "code_origin"):
+        with suppress(AttributeError, TypeError):  # a layer or a property of the user's may have this name
+            setattr(built.network, attribute, getattr(built, attribute))
+    return built.network
 
 
-def seeded_model(name: str, seed: int = 0, **overrides: Any) -> nn.Module:
-    """Build a network whose initial weights are drawn under a seed of choice; otherwise as `create_model`."""
+def build_model(name: str, seed: int = 0, **overrides: Any) -> Built:
+    """Build a network as `create_model`, but under a seed of choice, and leave it as it is."""
     from robustkpca.models.initialisation import reproducible
 
     file, call = _parsed(name)
@@ -56,15 +80,7 @@ def seeded_model(name: str, seed: int = 0, **overrides: Any) -> nn.Module:
         else:
             model, full, origin = _from_registry(given)
     shown = PurePath(file).name  # with the digest of the file it is the same model wherever the file lies
-    described: dict[str, Any] = {
-        "preprocessing": announced_preprocessing(model, given.name),
-        "canonical_name": f"{shown}{full}",
-        "label": f"{shown}{given}",
-        "code_origin": origin,
-    }
-    for attribute, value in described.items():
-        setattr(model, attribute, value)
-    return model
+    return Built(model, announced_preprocessing(model, given.name), f"{shown}{full}", f"{shown}{given}", origin)
 
 
 def list_models(pattern: str = "") -> list[str]:

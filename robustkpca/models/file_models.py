@@ -7,7 +7,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -63,7 +63,8 @@ def build(reference: str, overrides: Mapping[str, Any]) -> tuple[nn.Module, dict
         model = _called(thing, reference, path, dict(overrides))
     if not isinstance(model, nn.Module):
         raise BadValue(f"{reference}: the result is a {type(model).__name__}; expected a torch.nn.Module")
-    setattr(model, ATTRIBUTE, announced_preprocessing(model, reference))
+    with suppress(AttributeError, TypeError):  # where it is a property, it says so itself
+        setattr(model, ATTRIBUTE, announced_preprocessing(model, reference))
     return model, {} if isinstance(thing, nn.Module) else _defaults(thing)
 
 
@@ -170,6 +171,11 @@ def _check_arguments(function: Callable[..., Any], reference: str, overrides: di
         signature = inspect.signature(function)
     except ValueError:
         return
+    taken = signature.parameters.values()
+    if not any(one.kind is one.VAR_KEYWORD for one in taken):
+        for name in overrides:
+            if name not in signature.parameters:
+                raise unknown(f"argument of {reference}", name, signature.parameters)
     try:
         signature.bind(**overrides)
     except TypeError as error:

@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from robustkpca.errors import BadValue
+from robustkpca.errors import BadValue, Unusable
+from robustkpca.models.announced import announced_preprocessing
 from robustkpca.models.checkpoints import load_weights, read_checkpoint, weights_digest
 from robustkpca.models.classifier import TorchClassifier
-from robustkpca.models.factory import create_model
+from robustkpca.models.factory import build_model
 from robustkpca.preprocessing import Preprocessing
 from robustkpca.specs import ModelSpec
 
@@ -55,8 +57,13 @@ def load_model(
     Raises:
         UserError: If the name, the checkpoint or an argument cannot be used.
     """
-    network = create_model(name, **overrides)
-    label = str(network.label)
+    if not isinstance(name, str):
+        raise BadValue(
+            f"load_model: got a {type(name).__name__}; expected a name such as 'net.py:build'. A network in memory is wrapped "
+            "with robustkpca.wrap"
+        )
+    built = build_model(name, **overrides)
+    network, label = built.network, built.label
     bundled, packaged = getattr(network, "bundled_checkpoint", None), getattr(network, "packaged_checkpoint", None)
     held = ("", "")
     if checkpoint is None and bundled:
@@ -70,14 +77,15 @@ def load_model(
         raise BadValue("averaged weights (--use-ema) come from a checkpoint; give one with --checkpoint")
     return wrap(
         network,
-        name=str(network.canonical_name),
+        name=built.canonical_name,
         label=label,
         device=device,
-        preprocessing=preprocessing,
+        preprocessing=_preprocessing(built.preprocessing, preprocessing),
         dtype=dtype,
         batch_size=batch_size,
         checkpoint=held[0],
         checkpoint_key=held[1],
+        code=built.code_origin,
     )
 
 
@@ -103,6 +111,7 @@ def wrap(
     batch_size: int | str = "auto",
     checkpoint: str = "",
     checkpoint_key: str = "",
+    code: str = "",
 ) -> TorchClassifier:
     """Wrap a network that exists already.
 
@@ -117,29 +126,45 @@ def wrap(
         batch_size: Most images of one pass, or ``auto``.
         checkpoint: sha256 of the file that held the weights.
         checkpoint_key: The entry of that file that held them.
+        code: Where the architecture comes from; its class where empty.
+
+    Raises:
+        UserError: If an argument cannot be used, or a weight has no value.
     """
     if not isinstance(network, nn.Module):
         name = name or getattr(network, "__name__", type(network).__name__)
         network = _Function(network)
+    name = name or type(network).__name__
+    _refuse_unfilled(network, label or name)
     where = _device(network, device)
     if dtype and dtype not in DTYPES:
         raise BadValue(f"dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
     network = network.to(where, DTYPES[dtype] if dtype else None)
     precision = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
     spec = ModelSpec(
-        name=name or type(network).__name__,
+        name=name,
         weights=weights_digest(network),
-        preprocessing=_preprocessing(network, preprocessing),
+        preprocessing=_preprocessing(announced_preprocessing(network, label or name), preprocessing),
         dtype=str(precision).removeprefix("torch."),
-        code=str(getattr(network, "code_origin", f"{type(network).__module__}.{type(network).__qualname__}")),
+        code=code or f"{type(network).__module__}.{type(network).__qualname__}",
         checkpoint=checkpoint,
         checkpoint_key=checkpoint_key,
-        label=label or name or type(network).__name__,
+        label=label or name,
     )
     size = AUTO_BATCH_SIZE.get(where.type, 32) if batch_size == "auto" else batch_size
     if not isinstance(size, int) or size < 1:
         raise BadValue(f"batch size {batch_size!r}: expected a whole number from 1 up, or auto")
     return TorchClassifier(network, spec, batch_size=size, device=where)
+
+
+def _refuse_unfilled(network: nn.Module, name: str) -> None:
+    """Refuse weights without values: those of a lazy layer before its first pass, and those on the meta device."""
+    for place, tensor in (*network.named_parameters(), *network.named_buffers()):
+        if is_lazy(tensor) or tensor.is_meta:
+            kind = "a lazy layer before its first pass" if is_lazy(tensor) else "the meta device"
+            raise Unusable(
+                f"model {name}: {place} has no values ({kind}); expected a network whose weights are filled in"
+            )
 
 
 def _load(network: nn.Module, path: Path, use_ema: bool, name: str) -> tuple[str, str]:
@@ -165,13 +190,7 @@ def _device(network: nn.Module, device: str | torch.device | None) -> torch.devi
     return where
 
 
-def _preprocessing(network: nn.Module, given: Preprocessing | str | None) -> Preprocessing:
+def _preprocessing(own: Preprocessing, given: Preprocessing | str | None) -> Preprocessing:
     if isinstance(given, Preprocessing):
         return given
-    own = getattr(network, "preprocessing", None)
-    base = (
-        own if isinstance(own, Preprocessing) else Preprocessing.parse(own) if isinstance(own, str) else Preprocessing()
-    )
-    if given is None:
-        return base
-    return replace(base, **Preprocessing.fields(given))
+    return own if given is None else replace(own, **Preprocessing.fields(given))

@@ -39,6 +39,8 @@ def create(name: str, **overrides: Any) -> nn.Module:
     architecture = name.partition(".")[0]
     if not timm.is_model(architecture):
         raise unknown("model", f"timm/{name}", [f"timm/{known}" for known in timm.list_models()])
+    if "checkpoint_path" in overrides:
+        raise BadValue(f"timm/{name}: checkpoint_path is read without our checks; give the file with --checkpoint")
     if overrides.get("in_chans", 3) not in (1, 3):
         raise BadValue(f"timm/{name}: in_chans is {overrides['in_chans']}; expected 3 (RGB) or 1 (greyscale)")
     pretrained = overrides.pop("pretrained", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -53,7 +54,7 @@ def require_file(path: Path) -> None:
     Raises:
         BadValue: If there is not.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise BadValue(f"checkpoint {printable(path)}: there is no such file")
     if path.is_dir():
         raise BadValue(f"checkpoint {printable(path)}: is a folder; expected a .pth, .pt or .safetensors file in it")

@@ -131,3 +131,18 @@ def test_an_unknown_name_in_the_package_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'open_folder'"):
         _ = robustkpca.data.open_folder
+
+
+def test_a_folder_that_is_gone_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> str:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("os.getcwd", gone)
+    with pytest.raises(BadValue, match="the current folder is gone"):
+        open_data("photos")
+
+
+def test_a_name_too_long_for_a_file_system_is_one_short_line() -> None:
+    with pytest.raises(BadValue, match="no data at") as caught:
+        open_data("x" * 5000)
+    assert len(str(caught.value)) < 600

@@ -414,3 +414,16 @@ def test_a_container_that_holds_itself_has_an_identity() -> None:
     cycle.append(cycle)
     network.cycle = cycle
     assert weights_digest(network)
+
+
+def test_a_small_file_that_stands_for_a_hundred_billion_numbers_is_one_line(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"layer.weight": torch.zeros(1).expand(10**5, 10**6), "layer.bias": torch.zeros(2)})
+    held = read_checkpoint(path)
+    with pytest.raises(Unusable, match="another shape"):
+        load_weights(nn.Sequential(OrderedDict(layer=nn.Linear(3, 2))), held, name="small")
+
+
+def test_numbers_that_torch_cannot_compute_with_are_one_line(tmp_path: Path) -> None:
+    packed = torch.zeros(2, 3, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    with pytest.raises(Unusable, match="its numbers cannot be read"):
+        read_checkpoint(saved(tmp_path, {"layer.weight": packed}))

@@ -48,7 +48,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, thing: Any) -> None:
             self.thing, self.origin = thing, "elsewhere==1.2"
 
-        def load(self) -> Any:
+        def function(self) -> Any:
             return self.thing
 
     monkeypatch.setattr(factory, "find", lambda group, name: Announced(table[name]))

@@ -12,6 +12,7 @@ import torch
 
 from robustkpca.errors import BadValue, UnknownName, Unusable
 from robustkpca.models import file_models
+from robustkpca.models.loading import load_model
 from robustkpca.preprocessing import Preprocessing
 
 NETWORK = """
@@ -131,7 +132,7 @@ def test_another_thing_named_preprocessing_is_refused(tmp_path: Path) -> None:
         ("text", {}, BadValue, "the result is a str; expected a torch.nn.Module"),
         ("number", {}, BadValue, "is a int; expected a function, a class or a torch.nn.Module"),
         ("ready", {"classes": 2}, BadValue, "is a module already and takes no arguments; got classes"),
-        ("build", {"clases": 2}, BadValue, r"network.py:build\(classes=10\): .*unexpected keyword argument 'clases'"),
+        ("build", {"clases": 2}, UnknownName, r"network.py:build named 'clases'. Did you mean 'classes'"),
         ("broken", {}, Unusable, "network.py:broken raised ZeroDivisionError in line 18: division by zero"),
     ],
 )
@@ -172,3 +173,107 @@ def test_a_reference_of_another_form_is_refused(reference: str) -> None:
 def test_the_digest_is_that_of_the_bytes_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path)
     assert file_models.source_digest(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+STRANGE = """
+import torch
+from torch import nn
+
+class Labelled(nn.Module):
+    preprocessing = "channels=1"
+    def __init__(self):
+        super().__init__()
+        self.label = nn.Linear(64, 10)
+    def forward(self, images):
+        return self.label(images.flatten(1))
+
+class ReadOnly(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+    @property
+    def preprocessing(self):
+        return "channels=1"
+    def forward(self, images):
+        return self.linear(images.flatten(1))
+
+class Buffered(ReadOnly):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("repeated", torch.ones(1).expand(4))
+        self.register_buffer("cache", torch.zeros(1), persistent=False)
+    def forward(self, images):
+        self.cache = images.mean((1, 2, 3))
+        return super().forward(images)
+
+class Few(ReadOnly):
+    def __init__(self, outputs=0, kind="float32"):
+        super().__init__()
+        self.outputs, self.kind = outputs, getattr(torch, kind)
+    def forward(self, images):
+        return super().forward(images)[:, : self.outputs].to(self.kind)
+
+def inference():
+    with torch.inference_mode():
+        return ReadOnly()
+
+def lazy():
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(10))
+
+def meta():
+    with torch.device("meta"):
+        return ReadOnly()
+"""
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    path = tmp_path / "strange.py"
+    path.write_text(STRANGE)
+    return path
+
+
+@pytest.mark.parametrize("name", ["Labelled", "ReadOnly", "Buffered", "inference"])
+def test_a_network_with_parts_of_our_names_or_odd_buffers_is_scored(strange: Path, name: str) -> None:
+    model = load_model(f"{strange}:{name}")
+    assert (model.spec.label, model.spec.preprocessing.channels) == (f"strange.py:{name}", 1)
+    before = {key: value.clone() for key, value in model.network.named_buffers()}
+    with model.evaluating():
+        assert model.logits(torch.rand(3, 1, 8, 8)).shape == (3, 10)
+    assert {key: value.tolist() for key, value in model.network.named_buffers()} == {
+        key: value.tolist() for key, value in before.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("lazy", "a lazy layer before its first pass"), ("meta", "the meta device")]
+)
+def test_weights_without_values_are_named(strange: Path, name: str, said: str) -> None:
+    with pytest.raises(Unusable, match=f"has no values \\({said}\\)"):
+        load_model(f"{strange}:{name}")
+
+
+@pytest.mark.parametrize("arguments", ["", "outputs=10,kind=complex64"])
+def test_outputs_that_are_no_logits_are_named(strange: Path, arguments: str) -> None:
+    model = load_model(f"{strange}:Few({arguments})" if arguments else f"{strange}:Few")
+    with model.evaluating(), pytest.raises(BadValue, match="expected real logits, at least one"):
+        model.logits(torch.rand(3, 1, 8, 8))
+
+
+def test_a_number_of_outputs_that_changes_is_named(strange: Path) -> None:
+    model = load_model(f"{strange}:Few(outputs=10)")
+    with model.evaluating():
+        model.logits(torch.rand(3, 1, 8, 8))
+        model.network.outputs = 5
+        with pytest.raises(BadValue, match="expected real logits, 10, as before"):
+            model.logits(torch.rand(3, 1, 8, 8))
+
+
+def test_a_path_that_no_file_system_allows_is_one_line() -> None:
+    with pytest.raises(Unusable, match="cannot be read"):
+        load_model("a\0b.py:net")
+
+
+def test_a_misspelt_argument_is_answered_with_the_nearest(strange: Path) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'outputs'"):
+        load_model(f"{strange}:Few(ouputs=3)")

@@ -97,3 +97,8 @@ def test_weights_that_cannot_be_downloaded_are_one_line(monkeypatch: pytest.Monk
     with pytest.raises(Unusable, match=r"timm/test_vit: the pretrained weights cannot be had \(cannot find") as error:
         timm_models.create("test_vit", pretrained=True)
     assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_does_not_go_past_our_checks() -> None:
+    with pytest.raises(BadValue, match="give the file with --checkpoint"):
+        timm_models.create("resnet18", checkpoint_path="evil.pth")
