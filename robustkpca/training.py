@@ -85,7 +85,7 @@ def train(training: Training, out: str | Path, *, report: Report | None = None) 
     with reproducible(recipe.seed):
         built = build_model(training.model, recipe.seed)
         network = built.network
-        loop = _Loop(network.to(training.device), training, recipe, threat)
+        loop = _Loop(network.to(training.device), built.preprocessing, training, recipe, threat)
         identity = {
             "model": built.canonical_name,
             "data": training.data.spec.id,
@@ -106,10 +106,19 @@ def train(training: Training, out: str | Path, *, report: Report | None = None) 
 class _Loop:
     """The moving parts of one training."""
 
-    def __init__(self, network: nn.Module, training: Training, recipe: Recipe, threat: ThreatModel | None) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        training: Training,
+        recipe: Recipe,
+        threat: ThreatModel | None,
+    ) -> None:
         self.network, self.training, self.recipe, self.threat = network, training, recipe, threat
         self.labels = torch.tensor(training.data.labels)
-        self.classifier = wrap(network, label=training.model, batch_size=recipe.batch_size)
+        self.classifier = wrap(
+            network, label=training.model, preprocessing=preprocessing, batch_size=recipe.batch_size
+        )
         classes = _require_classes(self.classifier, training.data)
         self.read = augmented(training.data, self.classifier.spec.preprocessing, recipe)
         self.optimiser = _timm.optim.create_optimizer_v2(
