@@ -237,8 +237,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     source = matrix.data or benchmark.data
     if not source:
         raise BadValue(f"no data: benchmark {benchmark.name} needs a folder; give it with --data DIR")
-    if matrix.data and not matrix.threats:
-        log.warning("no threats are named: taking those of the board %s, radii included", benchmark.board)
+    unnamed = bool(matrix.data) and not matrix.threats
     matrix = matrix.model_copy(
         update={"models": choices, "threats": matrix.threats or (benchmark.board,), "data": source}
     )
@@ -255,6 +254,8 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
             store, one.spec.id, threats, data, positions, seed=matrix.seed, shard_size=matrix.shard_size
         )
     damaged = _damaged(data, {one.spec.preprocessing: groups[one.spec.id] for one in loaded})
+    if unnamed:
+        log.warning("no threats are named: taking those of the board %s, radii included", benchmark.board)
     missing = {model: _samples(shards) for model, shards in groups.items()}
     reporter.planned(sum(missing.values()))
     _keep_config(matrix, store.folder)

@@ -29,6 +29,7 @@ from robustkpca.models.classifier import TorchClassifier
 from robustkpca.models.factory import build_model
 from robustkpca.models.initialisation import reproducible
 from robustkpca.models.loading import wrap
+from robustkpca.preprocessing import Preprocessing
 from robustkpca.recipes import Recipe
 from robustkpca.threats import Protocol, ThreatModel
 
@@ -116,9 +117,7 @@ class _Loop:
     ) -> None:
         self.network, self.training, self.recipe, self.threat = network, training, recipe, threat
         self.labels = torch.tensor(training.data.labels)
-        self.classifier = wrap(
-            network, label=training.model, preprocessing=preprocessing, batch_size=recipe.batch_size
-        )
+        self.classifier = wrap(network, label=training.model, preprocessing=preprocessing, batch_size=recipe.batch_size)
         classes = _require_classes(self.classifier, training.data)
         self.read = augmented(training.data, self.classifier.spec.preprocessing, recipe)
         self.optimiser = _timm.optim.create_optimizer_v2(
