@@ -246,6 +246,55 @@ def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
     return registry.entries(KINDS[kind])
 
 
+@cli.command(cls=_Greedy)
+@click.argument("source")
+@click.argument("target", required=False, metavar="[TARGET]")
+@click.option("--threats", multiple=True, metavar="NAME|TEXT ...", help="Corruptions; default imagenet-c, all 15.")
+@click.option(
+    "--preprocessing", metavar="TEXT", help="Resize and crop before, e.g. 'resize=256,crop=224'; default none."
+)
+@click.option("--quality", type=int, metavar="Q", help="Write JPEG of this quality instead of lossless PNG.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Key of the random streams.")
+@click.option("--limit", type=int, metavar="N", help="Only N images, chosen by a hash of their ids.")
+@click.option("--preview", metavar="FILE", help="Draw the first image under everything on one sheet.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def corrupt(
+    source: str,
+    target: str | None,
+    threats: tuple[str, ...],
+    preprocessing: str | None,
+    quality: int | None,
+    seed: int,
+    limit: int | None,
+    preview: str | None,
+    quiet: bool,
+) -> int:
+    """Write a corrupted copy of the images of SOURCE to TARGET, or draw a --preview.
+
+    The copy lies in TARGET/<corruption>/<severity>/<class>/. The same command continues one that was stopped.
+
+    \b
+    robustkpca corrupt imagenet/ copy/ --threats fog:3 glass_blur --preprocessing resize=256,crop=224 --limit 500
+    robustkpca corrupt photos/ --preview sheet.png --threats 'fog(constants=cifar)' 'snow(constants=cifar)'
+    """
+    if target is None and preview is None:
+        raise BadValue("corrupt: nowhere to write to; name a TARGET folder, or --preview sheet.png")
+    from robustkpca.copies import corruptions_of, write_copy, write_preview
+    from robustkpca.preprocessing import Preprocessing
+
+    chosen = corruptions_of(threats or ("imagenet-c",))
+    geometry = Preprocessing.parse(preprocessing) if preprocessing else None
+    if preview is not None:
+        write_preview(source, preview, chosen, preprocessing=geometry, seed=seed, limit=limit)
+    if target is None:
+        return DONE
+    done = write_copy(
+        source, target, chosen, preprocessing=geometry, quality=quality, seed=seed, limit=limit, quiet=quiet
+    )
+    say(f"{target}: {done.written} pictures written, {done.found} were there, {done.failed} images could not be read")
+    return INCOMPLETE if done.failed else DONE
+
+
 @cli.command()
 @click.argument("model", metavar="MODEL")
 @click.option("--checkpoint", metavar="FILE", help="Weights: .pth, .pt or .safetensors.")
