@@ -152,9 +152,9 @@ def _check_normalisation(model: TorchClassifier, images: Tensor) -> None:
 
 
 def untrained(spec: ModelSpec) -> list[str]:
-    """Return a remark for the header where a network of ours or of timm has no weights but its initial ones."""
-    ours = spec.code.startswith(("robustkpca==", "timm=="))
-    fetched = "pretrained=true" in spec.name
+    """Return a remark for the header where a network of ours, timm or torchvision has no weights but its initial ones."""
+    ours = spec.code.startswith(("robustkpca==", "timm==", "torchvision=="))
+    fetched = "pretrained=true" in spec.name or "weights=" in spec.name
     return ["initial weights: no checkpoint was given"] if ours and not spec.checkpoint and not fetched else []
 
 

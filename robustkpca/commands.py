@@ -236,17 +236,19 @@ def list_(kind: str, pattern: str, tag: str | None, as_json: bool) -> None:
 
 
 def _entries(kind: str, pattern: str) -> dict[str, registry.Entry]:
-    if kind == "models" and pattern.startswith("timm/"):
+    source = pattern.partition("/")[0]
+    if kind == "models" and pattern.startswith(("timm/", "torchvision/", "robustbench/")):
         from robustkpca.models import list_models
 
-        return {name: registry.Entry("", "architecture of timm", "timm", ("timm",)) for name in list_models(pattern)}
+        entry = registry.Entry("", f"model of {source}", source, (source,))
+        return {name: entry for name in list_models(pattern)}
     if kind == "threats":
         clean = {"clean": registry.Entry("", "the samples as they are", "", ("baseline",))}
         return clean | registry.entries("attacks") | registry.entries("corruptions")
     return registry.entries(KINDS[kind])
 
 
-@cli.command(cls=_Greedy)
+@cli.command(cls=Greedy)
 @click.argument("source")
 @click.argument("target", required=False, metavar="[TARGET]")
 @click.option("--threats", multiple=True, metavar="NAME|TEXT ...", help="Corruptions; default imagenet-c, all 15.")

@@ -10,6 +10,7 @@ from robustkpca.registry import Entry
 _DEIT = "Touvron et al. 2021"
 _KPCA = "Teo and Nguyen 2024"
 _FAN = "Zhou et al. 2022"
+_HAN = "Han et al. 2023"
 
 CATALOGUE: dict[str, Entry] = {
     "vit_tiny": Entry(
@@ -203,6 +204,60 @@ CATALOGUE: dict[str, Entry] = {
         "small RPC vision transformer for 8x8 digits, with bundled weights",
         _KPCA,
         ("vit", "symmetric", "rpc", "digits", "bundled"),
+    ),
+    "rpc_all_vit_digits": Entry(
+        "robustkpca.models.digits:rpc_all_vit_digits",
+        "small transformer for 8x8 digits with RPC attention in all layers, with bundled weights",
+        _KPCA,
+        ("vit", "symmetric", "rpc", "digits", "bundled"),
+    ),
+    "scaled_s_vit_digits": Entry(
+        "robustkpca.models.digits:scaled_s_vit_digits",
+        "small transformer for 8x8 digits with Scaled Attention, S, with bundled weights",
+        _KPCA,
+        ("vit", "scaled", "digits", "bundled"),
+    ),
+    "scaled_alpha_vit_digits": Entry(
+        "robustkpca.models.digits:scaled_alpha_vit_digits",
+        "small transformer for 8x8 digits with Scaled Attention, alpha, with bundled weights",
+        _KPCA,
+        ("vit", "scaled", "digits", "bundled"),
+    ),
+    "kde_vit_digits": Entry(
+        "robustkpca.models.digits:kde_vit_digits",
+        "small transformer for 8x8 digits with kernel regression, with bundled weights",
+        _HAN,
+        ("vit", "kde", "digits", "bundled"),
+    ),
+    "hampel_vit_digits": Entry(
+        "robustkpca.models.digits:hampel_vit_digits",
+        "small transformer for 8x8 digits with robust kernel regression (Hampel), with bundled weights",
+        _HAN,
+        ("vit", "kde", "digits", "bundled"),
+    ),
+    "mom_vit_digits": Entry(
+        "robustkpca.models.digits:mom_vit_digits",
+        "small transformer for 8x8 digits with median-of-means attention, with bundled weights",
+        _HAN,
+        ("vit", "kde", "digits", "bundled"),
+    ),
+    "elliptical_vit_digits": Entry(
+        "robustkpca.models.digits:elliptical_vit_digits",
+        "small transformer for 8x8 digits with elliptical attention, with bundled weights",
+        "Nielsen et al. 2024",
+        ("vit", "elliptical", "digits", "bundled"),
+    ),
+    "softmax_fan_digits": Entry(
+        "robustkpca.models.digits:softmax_fan_digits",
+        "small fully attentional network for 8x8 digits, with bundled weights",
+        _FAN,
+        ("fan", "softmax", "digits", "bundled"),
+    ),
+    "rpc_fan_digits": Entry(
+        "robustkpca.models.digits:rpc_fan_digits",
+        "small fully attentional network for 8x8 digits with RPC attention, with bundled weights",
+        _KPCA,
+        ("fan", "symmetric", "rpc", "digits", "bundled"),
     ),
 }
 

@@ -28,6 +28,8 @@ DIGITS: dict[str, Any] = {
 }
 
 
+FAMILY: dict[str, Any] = {**DIGITS, "depth": 2}
+"""The transformers that ``benchmarks/train_family.py`` compares."""
 FAN_DIGITS: dict[str, Any] = {**DIGITS, "depth": 2, "class_depth": 1}
 
 
@@ -61,43 +63,43 @@ def rpc_symvit_digits(**options: Any) -> VisionTransformer:
     return _bundled(vit(**options), "rpc_symvit_digits")
 
 
-@family(vit, "rpc", **DIGITS, layers="all")
+@family(vit, "rpc", **FAMILY, layers="all")
 def rpc_all_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with RPC attention in all layers. Options as `vit`."""
     return _bundled(vit(**options), "rpc_all_vit_digits")
 
 
-@family(vit, "scaled", **DIGITS)
+@family(vit, "scaled", **FAMILY)
 def scaled_s_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with Scaled Attention, S. Options as `vit`."""
     return _bundled(vit(**options), "scaled_s_vit_digits")
 
 
-@family(vit, "scaled", **DIGITS, form="alpha")
+@family(vit, "scaled", **FAMILY, form="alpha")
 def scaled_alpha_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with Scaled Attention, alpha. Options as `vit`."""
     return _bundled(vit(**options), "scaled_alpha_vit_digits")
 
 
-@family(vit, "kde", **DIGITS)
+@family(vit, "kde", **FAMILY)
 def kde_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with kernel regression. Options as `vit`."""
     return _bundled(vit(**options), "kde_vit_digits")
 
 
-@family(vit, "rkde", **DIGITS, loss="hampel", form="textbook", a=0.4)
+@family(vit, "rkde", **FAMILY, loss="hampel", form="textbook", a=0.4)
 def hampel_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with robust kernel regression, Hampel's loss. Options as `vit`."""
     return _bundled(vit(**options), "hampel_vit_digits")
 
 
-@family(vit, "mom", **DIGITS)
+@family(vit, "mom", **FAMILY)
 def mom_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with median-of-means attention. Options as `vit`."""
     return _bundled(vit(**options), "mom_vit_digits")
 
 
-@family(vit, "elliptical", **DIGITS)
+@family(vit, "elliptical", **FAMILY)
 def elliptical_vit_digits(**options: Any) -> VisionTransformer:
     """Build the transformer with elliptical attention. Options as `vit`."""
     return _bundled(vit(**options), "elliptical_vit_digits")

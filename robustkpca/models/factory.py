@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:  # annotations only: the command line must list models without
     from torch import nn
 
 TIMM = "timm/"
+TORCHVISION = "torchvision/"
+HUGGINGFACE = "huggingface/"
+ROBUSTBENCH = "robustbench/"
 FILE = ".py:"
 
 
@@ -47,7 +52,8 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
     result is the bare network: it expects images normalised as its ``preprocessing`` says.
 
     Args:
-        name: A name of the registry, ``timm/<name>``, or ``path/to/file.py:function``, each with or without arguments:
+        name: A name of the registry, ``timm/<name>``, ``torchvision/<name>``, ``huggingface/<folder>``,
+            ``robustbench/<dataset>/<threat>/<name>``, or ``path/to/file.py:function``, each with or without arguments:
             ``rpc_symvit_tiny(iterations=6,layers=0)``.
         **overrides: Further arguments; they win over those in ``name``.
 
@@ -77,6 +83,8 @@ def build_model(name: str, seed: int = 0, **overrides: Any) -> Built:
             model, full, origin = _from_file(file, given)
         elif given.name.startswith(TIMM):
             model, full, origin = _from_timm(given)
+        elif given.name.startswith((TORCHVISION, HUGGINGFACE, ROBUSTBENCH)):
+            model, full, origin = _from_elsewhere(given)
         else:
             model, full, origin = _from_registry(given)
     shown = PurePath(file).name  # with the digest of the file it is the same model wherever the file lies
@@ -87,8 +95,19 @@ def list_models(pattern: str = "") -> list[str]:
     """List the names of models, sorted.
 
     Args:
-        pattern: A part of the name, or a pattern with ``*``. The models of timm are listed only if it starts with ``timm/``.
+        pattern: A part of the name, or a pattern with ``*``. The models of timm, torchvision and RobustBench are listed only
+            if it starts with ``timm/``, ``torchvision/`` or ``robustbench/``.
     """
+    if pattern.startswith(TORCHVISION):
+        from robustkpca.models.torchvision_models import names
+
+        return [f"{TORCHVISION}{name}" for name in names() if _matches(name, pattern.removeprefix(TORCHVISION))]
+    if pattern.startswith(ROBUSTBENCH):
+        from robustkpca.models.robustbench_models import model_zoo
+
+        zoo = model_zoo()
+        paths = [f"{data}/{threat}/{name}" for data in zoo for threat in zoo[data] for name in zoo[data][threat]]
+        return [f"{ROBUSTBENCH}{path}" for path in sorted(paths) if _matches(path, pattern.removeprefix(ROBUSTBENCH))]
     if pattern.startswith(TIMM):
         import timm
 
@@ -158,6 +177,19 @@ def _from_timm(given: Call) -> tuple[nn.Module, Call, str]:
     usual = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None) or {}
     full = {name: value for name, value in arguments.items() if name != "num_classes" or value != usual.get(name)}
     return model, Call(given.name, full), f"timm=={timm.__version__}"
+
+
+def _from_elsewhere(given: Call) -> tuple[nn.Module, Call, str]:
+    """Build a model of another package; weights that come with it are part of what is built."""
+    source, _, rest = given.name.partition("/")
+    package = {"huggingface": "transformers"}.get(source, source)
+    build = getattr(import_module(f"robustkpca.models.{source}_models"), "create")  # noqa: B009
+    arguments = dict(given.arguments)
+    if source != "torchvision":
+        complete(Call(given.name, arguments), build, "model", given=frozenset({"path", "name"}))
+    model = build(rest, **arguments)
+    shown = {name: value for name, value in arguments.items() if name != "model_dir"}
+    return model, Call(given.name, shown), f"{package}=={version(package)}"
 
 
 def _from_file(file: str, given: Call) -> tuple[nn.Module, Call, str]:
