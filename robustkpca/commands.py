@@ -128,7 +128,9 @@ def score(
 
 @cli.command()
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
-@click.option("--board", metavar="NAME", help="A registered board; without it one column for each threat.")
+@click.option(
+    "--board", metavar="NAME", help="A registered board, or a .toml file; without it one column for each threat."
+)
 @click.option(
     "--format",
     "form",
@@ -152,13 +154,21 @@ def leaderboard(
     robustkpca leaderboard results --format html --out leaderboard.html
     robustkpca leaderboard results --radii 2/255,4/255,8/255
     """
+    from robustkpca.board_files import SUFFIX, read_board
     from robustkpca.boards import leaderboard as fill
+    from robustkpca.boards import spelled
     from robustkpca.formats import render
     from robustkpca.store import read
 
     if radii and board:
         raise BadValue("--radii adds columns where no --board declares them; leave one of the two out")
-    tables = fill(read(*(folders or ("results",))), board, radii=radii.split(",") if radii else ())
+    frame = read(*(folders or ("results",)))
+    own = (
+        spelled(read_board(Path(board)), set(frame["threat_label"].unique()))
+        if board and board.endswith(SUFFIX)
+        else board
+    )
+    tables = fill(frame, own, radii=radii.split(",") if radii else ())
     if out is None:
         print_tables(tables, form, costs=costs)
         return

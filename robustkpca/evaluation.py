@@ -15,7 +15,8 @@ from torch import OutOfMemoryError, Tensor, nn
 from robustkpca import registry
 from robustkpca.audit import Misleading, check_model, guessed, rehearse, untrained
 from robustkpca.benchmarks import find_benchmark
-from robustkpca.boards import Board, board_of, find_board, spelled
+from robustkpca.board_files import SUFFIX, open_board
+from robustkpca.boards import Board, board_of, spelled
 from robustkpca.data import open_data
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.digits import DIGITS
@@ -331,19 +332,22 @@ def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
     """Return the columns that were asked for and everything they need, each threat once."""
     protocol = Protocol(matrix.protocol) if matrix.protocol else None
     texts = matrix.threats or (default,)
-    known = registry.entries("leaderboards")
     _refuse_unknown(texts)
     ours = matrix.engine == "ours"
-    if len(texts) == 1 and texts[0] in known and protocol is not Protocol.PUBLISHED and ours:
-        board = spelled(find_board(texts[0]))
+    if len(texts) == 1 and _is_board(texts[0]) and protocol is not Protocol.PUBLISHED and ours:
+        board = spelled(open_board(texts[0]))
         return board, [ThreatModel.parse(text) for text in board.threats]
     parts: list[str] = []
     for text in texts:
-        parts += find_board(text).threats if text in known else spread(text)
+        parts += open_board(text).threats if _is_board(text) else spread(text)
     threats = list(dict.fromkeys(ThreatModel.parse(text, protocol=protocol) for text in parts))
     if not ours:
         threats = list(dict.fromkeys(map(official, threats)))
     return board_of([threat.label for threat in threats]), threats
+
+
+def _is_board(text: str) -> bool:
+    return text in registry.entries("leaderboards") or text.endswith(SUFFIX)
 
 
 def _refuse_unknown(texts: Sequence[str]) -> None:
@@ -352,7 +356,7 @@ def _refuse_unknown(texts: Sequence[str]) -> None:
     known = {"clean", WORST_OF}.union(*groups)
     for text in map(str.strip, texts):
         name = re.split(r"[(@:]", text.removeprefix(f"{Protocol.PUBLISHED.value}/"), maxsplit=1)[0]
-        if name in known:
+        if name in known or text.endswith(SUFFIX):
             continue
         if name in registry.entries("models") or name.startswith("timm/") or ".py:" in text:
             raise BadValue(f"--threats takes every word that follows, also the model {text!r}; write MODELs before it")
