@@ -787,3 +787,19 @@ def test_a_fault_of_ours_keeps_its_traceback(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["robustkpca", "show", str(results)])
     with pytest.raises(ZeroDivisionError):
         commands.main()
+
+
+def test_a_short_training_is_written_continued_and_scored(run: Run) -> None:
+    model = "vit_digits(depth=1,embed_dim=12)"
+    first = run(
+        "train", model, "--data", "digits/train", "--recipe", "digits(epochs=1,batch_size=256)", "--out", "net.pth"
+    )
+    assert (first.code, first.out.strip()) == (0, "net.pth")
+    assert re.search(r"epoch 1 of 1: mean loss \d", first.err)
+    again = run(
+        "train", model, "--data", "digits/train", "--recipe", "digits(epochs=1,batch_size=256)", "--out", "net.pth"
+    )
+    assert (again.code, "1 of 1 epochs are there" in again.err) == (0, True)
+    other = run("train", model, "--data", "digits/train", "--recipe", "digits(epochs=2)", "--out", "net.pth")
+    assert (other.code, len(other.lines)) == (2, 1)
+    assert run("score", model, "--checkpoint", "net.pth", "--threats", "clean", "--limit", "8", "-q").code == 0
