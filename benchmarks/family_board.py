@@ -19,11 +19,14 @@ from train_family import FAMILY, RECIPE, SEEDS, checkpoint
 import robustkpca as rk
 from robustkpca.boards import leaderboard
 from robustkpca.calls import Call
+from robustkpca.data import open_data
+from robustkpca.data.selection import selection
 from robustkpca.formats import render
 from robustkpca.models import create_model, load_model
 from robustkpca.models.checkpoints import read_checkpoint
 
 ROOT = Path(__file__).parent.parent
+LIMIT = 270  # of 540 test images
 BUNDLED = {
     "rpc, all layers": "rpc_all_vit_digits",
     "scaled, S": "scaled_s_vit_digits",
@@ -77,10 +80,13 @@ def main() -> None:
         for title, model in FAMILY.items():
             path = checkpoint(folder, model, seed)
             titles[load_model(model, path).spec.id] = f"{title}, seed {seed}"
-            rk.score([{"name": model, "checkpoint": str(path)}], "quick", out=folder / "results")
+            one = {"name": model, "checkpoint": str(path)}
+            rk.score([one], "quick", out=folder / "results", limit=LIMIT, batch_size=128)
             print(f"{title}, seed {seed}", flush=True)
     frame = rk.read(folder / "results")
-    frame = frame[frame["model"].isin(titles)].copy()
+    data = open_data("digits")
+    chosen = {data.ids[position] for position in selection(data.ids, LIMIT)}
+    frame = frame[frame["model"].isin(titles) & frame["sample"].isin(chosen)].copy()
     frame["model_name"] = frame["model"].map(titles)
     tables = leaderboard(frame, "quick")
     columns = [column.title for column in tables[0].board.columns]

@@ -95,7 +95,7 @@ def train(training: Training, out: str | Path, *, report: Report | None = None) 
         }
         done = loop.restore(path, identity)
         if done:
-            log.info("%s: %d of %d epochs are there", path, done, recipe.total_epochs)
+            log.warning("%s: %d of %d epochs are there", path, done, recipe.total_epochs)
         for epoch in range(done, recipe.total_epochs):
             loss = loop.epoch(epoch)
             loop.save(path, identity, epoch + 1)

@@ -869,3 +869,19 @@ def test_an_option_left_empty_is_named(option: str, run: Run) -> None:
 def test_threats_that_nobody_named_are_said_to_be_taken(run: Run, inputs: Path) -> None:
     done = run("score", "symvit_digits", "--data", inputs / "good.npz", "--limit", "2")
     assert "no threats are named: taking those of the board quick, radii included" in done.err
+
+
+def test_a_short_training_is_written_continued_and_scored(run: Run) -> None:
+    model = "vit_digits(depth=1,embed_dim=12)"
+    first = run(
+        "train", model, "--data", "digits/train", "--recipe", "digits(epochs=1,batch_size=256)", "--out", "net.pth"
+    )
+    assert (first.code, first.out.strip()) == (0, "net.pth")
+    assert re.search(r"epoch 1 of 1: mean loss \d", first.err)
+    again = run(
+        "train", model, "--data", "digits/train", "--recipe", "digits(epochs=1,batch_size=256)", "--out", "net.pth"
+    )
+    assert (again.code, "1 of 1 epochs are there" in again.err) == (0, True)
+    other = run("train", model, "--data", "digits/train", "--recipe", "digits(epochs=2)", "--out", "net.pth")
+    assert (other.code, len(other.lines)) == (2, 1)
+    assert run("score", model, "--checkpoint", "net.pth", "--threats", "clean", "--limit", "8", "-q").code == 0

@@ -253,6 +253,36 @@ def test_gradients_agree_with_finite_differences() -> None:
     )
 
 
+def test_gradients_are_the_same_twice_and_through_functional_transforms() -> None:
+    keys, values = random_heads()
+
+    def total(given: Tensor) -> Tensor:
+        return principal_component_pursuit_attention(given, values, Pursuit(4, 0.5)).square().sum()
+
+    leaf = keys.clone().requires_grad_(True)
+    output = total(leaf)
+    (once,) = torch.autograd.grad(output, leaf, retain_graph=True)
+    (twice,) = torch.autograd.grad(output, leaf)
+    assert torch.equal(once, twice)
+    torch.testing.assert_close(torch.func.grad(total)(keys), once, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"variant": "rebuttal-layer-half", **PAPER}])
+def test_gradients_are_those_of_the_algorithm_written_out(options: dict[str, Any]) -> None:
+    keys, values = random_heads()
+    written_out = {"paper": True, "share": 0.5} if options else {}
+    gradients = []
+    for run in (
+        lambda k, v: principal_component_pursuit_attention(k, v, Pursuit(5, 0.5, **options)),
+        lambda k, v: naive_pursuit(k, v, iterations=5, lambda_=0.5, **written_out),
+    ):
+        leaves = keys.clone().requires_grad_(True), values.clone().requires_grad_(True)
+        weights = torch.linspace(-1, 1, keys.numel(), dtype=keys.dtype).view_as(keys)
+        gradients.append(torch.autograd.grad((run(*leaves) * weights).sum(), leaves))
+    for actual, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("threshold", ["lambda*mu", "lambda/mu"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_keys_of_zero_give_the_limit_and_finite_gradients(threshold: str, dtype: torch.dtype) -> None:
