@@ -44,7 +44,7 @@ from robustkpca.threats import ThreatModel
 
 ROOT = Path(__file__).parent.parent
 CHECKOUT = (ROOT / "attacks").is_dir()
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if CHECKOUT or page.exists()]  # beside an installed wheel only some are there
 SAMPLES = 8
 """More are not taken, whatever a page asks for; the pages are about commands, not about numbers."""
