@@ -33,10 +33,14 @@ def brightened(picture: Picture, more: float) -> Picture:
     red, green, blue = picture
     largest = numpy.maximum(numpy.maximum(red, green), blue)
     smallest = numpy.minimum(numpy.minimum(red, green), blue)
-    row = largest.astype(numpy.intp) << 8
-    made: Picture = table.take(row | picture)
+    row = largest.astype(numpy.intp)
+    row <<= 8
+    index = numpy.empty_like(row)  # reused, since fresh memory costs more than the arithmetic
+    made = numpy.empty_like(picture)
+    for plane, changed in zip(picture, made, strict=True):
+        table.take(numpy.bitwise_or(row, plane, out=index), out=changed, mode="clip")
     between = red + green + blue - largest - smallest  # modulo 256
-    doubtful = close.take(row | between)
+    doubtful = close.take(numpy.bitwise_or(row, between, out=index), mode="clip")
     doubtful &= largest != smallest
     places = doubtful.ravel().nonzero()[0]
     if len(places):

@@ -98,12 +98,13 @@ def pixelate(images: Tensor, *, severity: int, draws: Draws, constants: str = "i
     """
     scale = strength(PIXELATE, constants, severity, images)
 
-    def coarse(plane: Picture) -> Picture:
-        height, width = plane.shape
-        small = Image.fromarray(plane).resize((int(width * scale), int(height * scale)), Image.Resampling.BOX)
-        return numpy.asarray(small.resize((width, height), Image.Resampling.BOX))
+    def coarse(picture: Picture) -> Picture:
+        height, width = picture.shape[1:]
+        whole = Image.fromarray(colours_last(picture))
+        small = whole.resize((int(width * scale), int(height * scale)), Image.Resampling.BOX)
+        return colours_first(numpy.asarray(small.resize((width, height), Image.Resampling.BOX)))
 
-    return each(images, lambda picture: numpy.stack([coarse(plane) for plane in picture]))
+    return each(images, coarse)
 
 
 def jpeg_compression(images: Tensor, *, severity: int, draws: Draws, constants: str = "imagenet") -> Tensor:

@@ -107,7 +107,7 @@ def _pair(folder: Path, pair: tuple[str, str], files: Mapping[str, Path], classe
     images, labels = files[pair[0]], files[pair[1]]
     try:
         return array_data(
-            _loaded(images, "r"), _loaded(labels), name=folder.name or "arrays", classes=classes, path=folder
+            loaded(images, "r"), loaded(labels), name=folder.name or "arrays", classes=classes, path=folder
         )
     except BadValue as error:
         raise BadValue(_named(folder, error)) from None
@@ -129,7 +129,16 @@ def _archive(path: Path, classes: int | None) -> ArrayImages:
         raise BadValue(_unreadable(path, error)) from None
 
 
-def _loaded(path: Path, mode: Any = None) -> NDArray[Any]:
+def loaded(path: Path, mode: Any = None) -> NDArray[Any]:
+    """Load an ``.npy`` file without running anything in it.
+
+    Args:
+        path: The file.
+        mode: ``r`` leaves the array on disk.
+
+    Raises:
+        BadValue: If it is no plain array.
+    """
     stamp(path)
     try:
         with path.open("rb") as file:

@@ -14,6 +14,7 @@ from robustkpca.data.dataset import Dataset
 from robustkpca.data.digits import DIGITS, digits
 from robustkpca.data.folder import SPLITS, existing, images_in, shown, subfolders, visible
 from robustkpca.data.images import ImageFiles
+from robustkpca.data.stored import stored_cell
 from robustkpca.errors import BadValue
 
 WANTED = "class folders (val/<class>/*.jpg), images with a labels.csv, or images.npy with labels.npy"
@@ -24,7 +25,8 @@ def open_data(source: str | Path, *, classes: int | None = None) -> Dataset:
 
     Args:
         source: A folder, an ``.npz`` or ``.npy`` file, or the name of a bundled set: ``digits`` or ``digits/train``
-            (a folder of that name is written ``./digits``).
+            (a folder of that name is written ``./digits``), or a corruption and severity of a stored set, such as
+            ``ImageNet-C:fog:3``.
         classes: The number of classes of the label space, usually the model's outputs; ``None`` takes what is found.
 
     Returns:
@@ -39,6 +41,9 @@ def open_data(source: str | Path, *, classes: int | None = None) -> Dataset:
         dataset = digits(DIGITS[source], classes=classes)
         notice = f"{source!r} is the bundled set; the folder of that name is written './{source}'"
         return replace(dataset, notices=(notice,)) if Path(source).exists() else dataset
+    cell = stored_cell(str(source), classes)
+    if cell is not None:
+        return cell
     path = existing(source)
     return _opened(path, classes) if path.is_dir() else array_file(path, classes)
 

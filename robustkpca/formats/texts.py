@@ -66,7 +66,8 @@ def caption(table: Table, *, costs: bool = False) -> list[str]:
     means = [column.title for column in table.board.columns if column.reduce in ("mean", "top5", "mce")]
     if means:
         lines.append(
-            f"{', '.join(means)}: mean over several threats, normal 95 % interval over samples; ranked by a paired t-test."
+            f"{'Columns' if len(means) > 4 else ', '.join(means)} over several threats: mean, normal 95 % interval over "
+            "samples (Wilson's where all are 0 or 1); ranked by a paired t-test."
         )
     if any(column.reduce == "mce" for column in table.board.columns):
         lines.append("mCE: errors in % of those of AlexNet (Hendrycks and Dietterich 2019), lower is better.")
