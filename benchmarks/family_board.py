@@ -41,9 +41,14 @@ BUNDLED = {
 HEAD = """# Attention mechanisms on digits
 
 Twelve small transformers of equal width, trained by one plain recipe from {seeds} seeds each, on 1257 handwritten digits
-of 8 x 8 pixels: `{recipe}` on `digits/train`. Nothing in that training makes a model robust. One row is one training; rows
-of one mechanism differ by their seed alone, which tells how much of a difference between mechanisms is chance. It says
-nothing of ImageNet, of longer training or of other sizes. Made by `benchmarks/train_family.py` and
+of 8 x 8 pixels:
+
+    {recipe}
+
+Nothing in that training makes a model robust. One row is one training; rows of one mechanism differ by their seed alone,
+which tells how much of a difference between mechanisms is chance. The two FAN differ from the others by more than their
+attention: convolutions in stem and perceptrons, and more weights. All are scored on {count} of the 540 test images. None of
+this says anything of ImageNet, of longer training or of other sizes. Made by `benchmarks/train_family.py` and
 `benchmarks/family_board.py`.
 
 {means}
@@ -94,10 +99,11 @@ def main() -> None:
     means.append("| --- |" + " ---: |" * len(columns))
     for title in FAMILY:
         rows = [row for row in tables[0].rows if row.name.rpartition(", seed")[0] == title]
+        assert all(cell.value is not None for row in rows for cell in row.cells), f"{title}: remove {folder}/results"
         values = [[100 * (cell.value or 0.0) for cell in row.cells] for row in rows]
         spans = [f"{sum(v) / len(v):.1f} ({min(v):.1f} to {max(v):.1f})" for v in zip(*values, strict=True)]
         means.append(f"| {title} | {' | '.join(spans)} |")
-    head = HEAD.format(seeds=len(seeds), recipe=Call.parse(recipe("S")), means="\n".join(means))
+    head = HEAD.format(seeds=len(seeds), count=LIMIT, recipe=Call.parse(recipe("S")), means="\n".join(means))
     text = head + "\n" + render(tables, "markdown")
     (ROOT / "leaderboards" / "attention-family.md").write_text(text, encoding="utf-8")
 

@@ -123,7 +123,7 @@ def attention_blocks(
     known = attention_options(name)
     _require_known(name, options, known)
     mechanism = find_attention(name)
-    layers = options.get("layers", mechanism.layers or "all")
+    layers = options.get("layers", "all" if mechanism.layers == "" else mechanism.layers)
     others = options.get("others", mechanism.others)
     allowed = ("softmax", "symmetric") if mechanism.others == "symmetric" else ("softmax",)
     if others not in allowed:

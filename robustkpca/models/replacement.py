@@ -63,7 +63,8 @@ def with_attention(
     mechanism = find_attention(attention)
     symmetric = issubclass(mechanism.load(), SymmetricAttention)
     make = attention_factory(attention, options, form=_forwarding, ignored_queries=symmetric and queries == "ignored")
-    wanted = (mechanism.layers or "all") if layers is None else layers
+    usual = "all" if mechanism.layers == "" else mechanism.layers
+    wanted = usual if layers is None else layers
     for index in chosen_layers(wanted, len(blocks)):
         old = _ordinary(blocks[index], f"block {index} of {_name(model)}", attention)
         blocks[index].attn = _replaced(old, make, _tokens(changed))

@@ -135,3 +135,8 @@ def test_unknown_names_and_elliptical_attention_in_timm_are_refused() -> None:
         with_attention(small(), "elliptical")
     with pytest.raises(BadValue, match="takes no mask"):
         with_attention(small(), "rpc").blocks[0].attn(torch.randn(1, 3, 24), is_causal=True)
+
+
+def test_without_a_choice_the_layers_are_the_mechanisms_own() -> None:
+    changed = with_attention(small(), "rpc", queries="dropped")
+    assert [isinstance(block.attn, RPCAttention) for block in changed.blocks] == [True, False, False]
