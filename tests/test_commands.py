@@ -620,7 +620,7 @@ SCORE = ["score", "{inputs}/net.py:Net", "--threats", "clean"]
 ON_GOOD = ["--data", "{inputs}/good.npz"]
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     # names
-    "command": (["scor"], ["no command named 'scor'", "Did you mean 'score', 'compare', 'show'?"]),
+    "command": (["scor"], ["no command named 'scor'", "Did you mean 'score', "]),
     "option": (["score", "--treats", "clean"], ["'--treats'", "'--threats'", "'robustkpca score --help' shows how"]),
     "kind": (["list", "model"], ["'model'", "'models'", "'robustkpca list --help'"]),
     "no kind": (["list"], ["KIND", "models", "'robustkpca list --help' shows how"]),
