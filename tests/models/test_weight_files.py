@@ -276,7 +276,7 @@ def test_a_missing_file_a_folder_and_a_pipe_are_named(tmp_path: Path) -> None:
         (b"Not found. Please sign in to download this file.", "is of no known format"),
         (b"{'error': 'quota exceeded'}", "is of no known format"),
         (b"\x00" * 100, "is of no known format"),
-        (gzip.compress(b"weights"), "gzip"),
+        (gzip.compress(b"weights", mtime=0), "gzip"),
         (b"\x89HDF\r\n\x1a\n", "HDF5"),
         (b"PK\x05\x06" + b"\0" * 18, "empty zip"),
         (pickle.dumps({"layer.weight": [1.0]}, protocol=2), "is a pickle, but not in the form that torch.save writes"),
