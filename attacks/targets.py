@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robustkpca.adversary import Candidate, Keep, Proposals
+from robustkpca.adversary import Candidate, Keep
 from robustkpca.attacks.losses import best_other
 
 HELD_ENTRIES = 8 * 3 * 32 * 32
@@ -57,7 +57,7 @@ def picked(things: Tensor, index: Tensor) -> Tensor:
 
 
 def side_by_side(
-    proposals: Proposals, held: tuple[Any, ...], count: int
+    proposals: Generator[Candidate, Keep, Any], held: tuple[Any, ...], count: int
 ) -> Generator[Candidate, Keep, tuple[Any, ...]]:
     """Turn one attack on tiled images into one on the images: of every image the most harmful point is proposed.
 
