@@ -30,7 +30,7 @@ from robustkpca.store import ResultStore
 from robustkpca.threats import ThreatModel
 
 RADIUS, STEPS, BATCH = 1e-4, 20, 32
-CASES = (("rpc_symvit_digits", 256), ("symvit_tiny(img_size=64)", 32))
+CASES = (("rpc_symvit_digits", 128), ("symvit_tiny(img_size=64)", 32))
 
 
 def bare(model: TorchClassifier, images: Tensor, labels: Tensor) -> float:
