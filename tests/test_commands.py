@@ -519,12 +519,13 @@ def test_an_interrupted_run_keeps_its_shards_and_continues(run: Run, inputs: Pat
     program = [sys.executable, "-m", "robustkpca", "score"]
     options = ["--data", str(inputs / "good.npz"), "--threats", "clean", "--shard-size", "4"]
     running = subprocess.Popen(
-        [*program, f"{inputs}/net.py:Net(pause=0.3)", *options],
+        [*program, f"{inputs}/net.py:Net(pause=0.8)", *options],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
         env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background may have it ignored
     )
     deadline = time.monotonic() + 100
     while not shards(tmp_path / "results") and time.monotonic() < deadline and running.poll() is None:
@@ -536,7 +537,7 @@ def test_an_interrupted_run_keeps_its_shards_and_continues(run: Run, inputs: Pat
     assert "Traceback" not in err
     kept = len(shards(tmp_path / "results"))
     assert 0 < kept < 6
-    again = run("score", f"{inputs}/net.py:Net(pause=0.3)", *options)
+    again = run("score", f"{inputs}/net.py:Net(pause=0.8)", *options)
     assert again.code == 0
     assert f": {24 - 4 * kept} verdicts," in again.err
 
