@@ -17,6 +17,7 @@ from PIL import features
 from torch import Tensor
 
 from robustkpca.data.dataset import Dataset
+from robustkpca.few_classes import few_classes
 from robustkpca.installed import installed
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.records import RunHeader
@@ -169,7 +170,7 @@ def _header_of(model: TorchClassifier, data: Dataset, shard: Shard, planned: int
         code=str(Path(__file__).parent),
         planned=planned,
         threat_label=shard.threat.label,
-        flags=(*flags, *_remarks(shard.threat)),
+        flags=(*flags, *_remarks(shard.threat), *few_classes(shard.threat, data.spec.classes)),
     )
 
 
