@@ -73,7 +73,7 @@ def test_pickled_weights_are_never_read(saved: Path, tmp_path: Path) -> None:
     for name in ("config.json", "preprocessor_config.json"):
         (folder / name).write_bytes((saved / name).read_bytes())
     torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(Unusable, match="cannot be had .*safetensors"):
+    with pytest.raises(Unusable, match=r"cannot be had .*safetensors"):
         load_model(f"huggingface/{folder}")
 
 
