@@ -6,6 +6,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue, Unusable, UserError, unknown
 from robustkpca.few_classes import few_classes
 from robustkpca.indicators import Flag
+from robustkpca.jobs import Job, code_fingerprint
 from robustkpca.masking import KINDS, useless
 from robustkpca.matrix import Matrix, ModelChoice
 from robustkpca.models.classifier import TorchClassifier
@@ -37,6 +39,7 @@ from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
 from robustkpca.tasks.classification import judge_threat
 from robustkpca.threats import WORST_OF, Protocol, ThreatModel, official, spread
+from robustkpca.workers import crew_of, deal, devices_of
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -262,27 +265,22 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     missing = {model: _samples(shards) for model, shards in groups.items()}
     reporter.planned(sum(missing.values()))
     _keep_config(matrix, store.folder)
-    for one in loaded:
-        if not groups[one.spec.id]:
-            continue
-        classifier = one.classifier or _reloaded(one, matrix)
-        reporter.model(classifier, missing[one.spec.id])
-        try:
-            run(
-                classifier,
-                data,
-                groups[one.spec.id],
-                store,
-                planned=len(positions),
-                flags=one.flags,
-                damaged=damaged,
-                progress=reporter.finished,
-            )
-        except OutOfMemoryError as error:
-            raise Unusable(
-                f"model {one.choice.name}: {matrix.device} has too little memory for passes of {classifier.batch_size} images; "
-                "choose a smaller --batch-size (no verdict depends on it), the same command then continues"
-            ) from error
+    crew = crew_of(matrix.workers, matrix.device) if any(groups.values()) else None
+    if crew is None:
+        for one in loaded:
+            if groups[one.spec.id]:
+                reporter.model(one.spec, matrix.device, missing[one.spec.id])
+                _run_here(one, matrix, data, groups[one.spec.id], store, len(positions), damaged, reporter)
+    else:
+        for one in loaded:
+            if groups[one.spec.id]:
+                reporter.model(one.spec, matrix.device, missing[one.spec.id])
+        jobs = [job for one in loaded for job in _jobs(one, matrix, data, groups[one.spec.id], len(positions), damaged)]
+        with closing(deal(jobs, crew)) as dealt:
+            for job, records in dealt:
+                for part in records:
+                    store.write(part.cell, part.header, part.samples, part.columns)
+                reporter.finished(ThreatModel.parse(job.cell.threat), len(job.positions))
     samples = frozenset(data.ids[position] for position in positions)
     done = Run(board, tuple(threats), tuple(groups), data, matrix.seed, store, samples)
     for remark in guessed(done.frame()):
@@ -396,11 +394,66 @@ def _loaded(
         yield _Contestant(choice, classifier.spec, tuple(flags), classifier if held <= _HELD_BYTES else None)
 
 
+def _run_here(
+    one: _Contestant,
+    matrix: Matrix,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    store: ResultStore,
+    planned: int,
+    damaged: Mapping[int, str],
+    reporter: Reporter,
+) -> None:
+    """Run the shards of one model in this process."""
+    classifier = one.classifier or _reloaded(one, matrix)
+    try:
+        run(
+            classifier,
+            data,
+            groups,
+            store,
+            planned=planned,
+            flags=one.flags,
+            damaged=damaged,
+            progress=reporter.finished,
+        )
+    except OutOfMemoryError as error:
+        raise Unusable(
+            f"model {one.choice.name}: {matrix.device} has too little memory for passes of {classifier.batch_size} images, "
+            "the fewest there are; choose a smaller model or another --device, the same command then continues"
+        ) from error
+
+
+def _jobs(
+    one: _Contestant,
+    matrix: Matrix,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    planned: int,
+    damaged: Mapping[int, str],
+) -> Iterator[Job]:
+    """Yield the shards of one model as parcels for workers."""
+    assert matrix.data is not None  # filled in
+    for shard in (shard for shards in groups for shard in shards):
+        yield Job(
+            shard.cell,
+            shard.positions,
+            one.choice,
+            matrix.batch_size,
+            matrix.data,
+            data.spec.classes,
+            planned,
+            one.flags,
+            {position: damaged[position] for position in shard.positions if position in damaged},
+            code_fingerprint(),
+        )
+
+
 def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
     return load_model(
         choice.name,
         choice.checkpoint,
-        matrix.device,
+        devices_of(matrix.device)[0],
         use_ema=choice.use_ema,
         preprocessing=choice.preprocessing,
         dtype=choice.dtype,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -11,10 +12,11 @@ from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from PIL import features
-from torch import Tensor
+from torch import OutOfMemoryError, Tensor
 
 from robustkpca.data.dataset import Dataset
 from robustkpca.few_classes import few_classes
@@ -26,12 +28,22 @@ from robustkpca.store import Cell, ResultStore
 from robustkpca.tasks.classification import CLASSIFICATION
 from robustkpca.threats import ThreatModel
 
+log = logging.getLogger(__name__)
+
 SHARD_SIZE = 256
 """Samples of one shard: what a crash can cost, and what an attack holds in memory at once."""
 
 _VERSIONED = ("robustkpca", "torch", "torchvision", "timm", "numpy", "scipy", "pillow", "opencv-python-headless")
 Progress = Callable[[ThreatModel, int], None]
 """Called with a threat and the number of samples that were just finished."""
+
+
+class Writer(Protocol):
+    """What takes the records of finished shards."""
+
+    def write(self, cell: Cell, header: RunHeader, samples: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> Any:
+        """Take the records of one shard; see `ResultStore.write`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,7 @@ def run(
     model: TorchClassifier,
     data: Dataset,
     groups: Sequence[Sequence[Shard]],
-    store: ResultStore,
+    store: Writer,
     *,
     planned: int,
     flags: Sequence[str] = (),
@@ -114,7 +126,7 @@ def run(
                 header = _header_of(model, data, shard, planned, flags)
                 if sound.positions:
                     rows = torch.tensor([where[position] for position in sound.positions])
-                    _run_shard(model, data, sound, images[rows], store, header)
+                    _run_fitting(model, data, sound, images[rows], store, header)
                 if unread:
                     labels, reasons = [data.labels[p] for p in unread], [lost[p] for p in unread]
                     columns = CLASSIFICATION.unread(labels, reasons)
@@ -141,8 +153,27 @@ def _ahead(
             yield shards, needed[index], images
 
 
+def _run_fitting(
+    model: TorchClassifier, data: Dataset, shard: Shard, images: Tensor, store: Writer, header: RunHeader
+) -> None:
+    """Run a shard in passes that fit into memory: as long as they do not, they are halved."""
+    while True:
+        try:
+            return _run_shard(model, data, shard, images, store, replace(header, batch_size=model.batch_size))
+        except OutOfMemoryError:
+            before = model.batch_size
+            if not model.halve():
+                raise
+            log.warning(
+                "%s: too little memory for passes of %d images; going on with %d, which changes no verdict",
+                model.spec.label,
+                before,
+                model.batch_size,
+            )
+
+
 def _run_shard(
-    model: TorchClassifier, data: Dataset, shard: Shard, images: Tensor, store: ResultStore, header: RunHeader
+    model: TorchClassifier, data: Dataset, shard: Shard, images: Tensor, store: Writer, header: RunHeader
 ) -> None:
     cell, samples = shard.cell, [data.ids[position] for position in shard.positions]
     labels = torch.tensor([data.labels[position] for position in shard.positions])
