@@ -18,6 +18,7 @@ from robustkpca.audit import Misleading, check_model, guessed, rehearse, untrain
 from robustkpca.benchmarks import find_benchmark
 from robustkpca.board_files import SUFFIX, open_board
 from robustkpca.boards import Board, board_of, spelled
+from robustkpca.crews import crew_of, devices_of
 from robustkpca.data import open_data
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.digits import DIGITS
@@ -39,7 +40,7 @@ from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
 from robustkpca.tasks.classification import judge_threat
 from robustkpca.threats import WORST_OF, Protocol, ThreatModel, official, spread
-from robustkpca.workers import crew_of, deal, devices_of
+from robustkpca.workers import deal
 
 if TYPE_CHECKING:  # annotations only
     import pandas

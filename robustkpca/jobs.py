@@ -65,7 +65,6 @@ class Records:
     columns: dict[str, Sequence[Any]]
 
 
-@dataclass
 class Desk:
     """What a worker holds between its jobs: models and data that it has loaded.
 
@@ -73,9 +72,10 @@ class Desk:
         device: Where its models run.
     """
 
-    device: str = "cpu"
-    _model: tuple[str, TorchClassifier] | None = field(default=None, repr=False)
-    _data: tuple[str, Dataset] | None = field(default=None, repr=False)
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+        self._model: tuple[str, TorchClassifier] | None = None
+        self._data: tuple[str, Dataset] | None = None
 
     def do(self, job: Job) -> list[Records]:
         """Run a shard and return its records.
@@ -85,7 +85,7 @@ class Desk:
         """
         if job.code != code_fingerprint():
             raise Unusable(
-                f"a worker has robustkpca {robustkpca.__version__} at {Path(robustkpca.__file__).parent} with other code or "
+                f"a worker has robustkpca {version('robustkpca')} at {Path(robustkpca.__file__).parent} with other code or "
                 f"libraries than the driver ({code_fingerprint()} instead of {job.code}); install the same there"
             )
         data, model = self._open(job), self._load(job)

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -20,7 +19,6 @@ _GRACE = 5.0
 """Seconds that a process has to end before it is killed."""
 
 
-@dataclass
 class LocalCrew:
     """Processes that each hold one model at a time.
 
@@ -29,9 +27,10 @@ class LocalCrew:
         devices: Dealt out in turn; where it is ``cpu``, the cores are shared equally.
     """
 
-    size: int
-    devices: list[str]
-    _workers: dict[Connection, tuple[SpawnProcess, str]] = field(default_factory=dict, repr=False)
+    def __init__(self, size: int, devices: Sequence[str]) -> None:
+        self.size = size
+        self.devices = devices
+        self._workers: dict[Connection, tuple[SpawnProcess, str]] = {}
 
     def hire(self) -> Connection:
         """Start a process on the device that has the fewest."""

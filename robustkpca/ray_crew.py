@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from robustkpca.calls import Call, complete
@@ -22,14 +24,15 @@ def _options(*, address: str = "", workers: int = 0, cpus: int = 1, gpus: float 
 class Actor(Desk):
     """A desk that says when it has started."""
 
-    def begin(self, threads: int) -> None:
-        """Give the first sign, and use as many threads as Ray has set cores aside."""
+    def begin(self, folder: str, threads: int) -> None:
+        """Give the first sign, work where the driver does, and use as many threads as Ray has set cores aside."""
         import torch
 
+        if Path(folder).is_dir():  # otherwise only what has a full path is found
+            os.chdir(folder)
         torch.set_num_threads(threads)
 
 
-@dataclass
 class RayCrew:
     """Actors that Ray places where there is room.
 
@@ -41,12 +44,14 @@ class RayCrew:
         leave: Whether this process leaves Ray in the end, because it was not there before.
     """
 
-    size: int
-    device: str
-    cpus: int
-    gpus: float
-    leave: bool = True
-    _actors: dict[Any, Any] = field(default_factory=dict, repr=False)
+    def __init__(self, size: int, device: str, cpus: int, gpus: float, *, leave: bool = True) -> None:
+        self.size = size
+        self.device = device
+        self.cpus = cpus
+        self.gpus = gpus
+        self.leave = leave
+        self._actors: dict[Any, Any] = {}
+        self._held = ExitStack()
 
     @classmethod
     def of(cls, call: Call, device: str) -> RayCrew:
@@ -81,6 +86,7 @@ class RayCrew:
             raise Unusable("--workers ray needs Ray: pip install 'robustkpca[ray]'") from None
         joined = ray.is_initialized()
         if not joined:
+            _require_answer(address, call)
             try:
                 ray.init(
                     address or "local", log_to_driver=False, logging_level="warning", **({} if address else _alone())
@@ -97,7 +103,9 @@ class RayCrew:
                 f"--workers {call}: Ray has {there.get('CPU', 0):g} cores and {there.get('GPU', 0):g} GPUs; expected at least "
                 f"{cpus} and {gpus:g} for one worker"
             )
-        return cls(min(workers, room) if workers else room, device, cpus, float(gpus), leave=not joined)
+        crew = cls(min(workers, room) if workers else room, device, cpus, float(gpus), leave=not joined)
+        crew._held.enter_context(redirect_stdout(sys.stderr))  # Ray tells of lost workers there, where the table goes
+        return crew
 
     def hire(self) -> Any:
         """Ask Ray for an actor; its first sign comes once Ray has found a place."""
@@ -105,7 +113,7 @@ class RayCrew:
 
         kind = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=0)(Actor)
         actor = kind.remote(self.device)
-        handle = actor.begin.remote(self.cpus)
+        handle = actor.begin.remote(os.getcwd(), self.cpus)
         self._actors[handle] = actor
         return handle
 
@@ -145,6 +153,22 @@ class RayCrew:
         self._actors.clear()
         if self.leave:
             ray.shutdown()
+        self._held.close()
+
+
+def _require_answer(address: str, call: Call) -> None:
+    """See that somebody listens there: Ray itself ends the whole process where nobody does."""
+    host, colon, port = address.rpartition(":")
+    if not address or "://" in address or address in ("auto", "local"):
+        return
+    if not (host and colon and port.isdigit() and int(port) < 65536):
+        raise BadValue(f"--workers {call}: address {address!r}; expected HOST:PORT, such as 10.0.0.7:6379")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise Unusable(
+            f"--workers {call}: Ray cannot be joined, nobody answers at {address} ({error}); start it with 'ray start --head'"
+        ) from error
 
 
 def _alone() -> dict[str, Any]:
