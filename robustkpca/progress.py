@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from robustkpca.errors import plain
 
 if TYPE_CHECKING:  # annotations only: the bar appears before torch is imported
-    from robustkpca.models.classifier import TorchClassifier
+    from robustkpca.tasks.task import Model
     from robustkpca.threats import ThreatModel
 
 
@@ -22,7 +22,7 @@ class Reporter:
     def planned(self, samples: int) -> None:
         """Hear how many verdicts are missing, over all models and threats."""
 
-    def model(self, model: TorchClassifier, missing: int) -> None:
+    def model(self, model: Model, missing: int) -> None:
         """Hear that a model's turn has come, with the number of its missing verdicts."""
 
     def finished(self, threat: ThreatModel, samples: int) -> None:
@@ -68,10 +68,11 @@ class TerminalReporter(Reporter):
             self._bars.update(self._total, visible=False)
         self._bars.update(self._total, description="scoring", total=samples)
 
-    def model(self, model: TorchClassifier, missing: int) -> None:
+    def model(self, model: Model, missing: int) -> None:
         """Hear that a model's turn has come, with the number of its missing verdicts."""
         self._name = model.spec.label
-        self._say(f"{self._name}: {missing} verdicts, {model.spec.preprocessing}, {model.spec.dtype} on {model.device}")
+        reading = getattr(model, "reading", model.spec.preprocessing)
+        self._say(f"{self._name}: {missing} verdicts, {reading}, {model.spec.dtype} on {model.device}")
 
     def finished(self, threat: ThreatModel, samples: int) -> None:
         """Hear that a shard is written."""
