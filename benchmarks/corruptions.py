@@ -44,7 +44,7 @@ def photos(folder: Path) -> torch.Tensor:
 def contestants(images: torch.Tensor) -> dict[str, Run]:
     arrays = [image.permute(1, 2, 0).contiguous().numpy() for image in images]
     draws = Draws.of([str(index) for index in range(len(images))], seed=0, threat="benchmark")
-    functions = {name: entry.load() for name, entry in entries("corruptions").items()}
+    functions = {name: entry.load() for name, entry in entries("corruptions").items() if "images" in entry.tags}
     found: dict[str, Run] = {"ours": lambda name, severity: functions[name](images, severity=severity, draws=draws)}
     try:
         import imagecorruptions
@@ -80,7 +80,7 @@ def main() -> None:
     default = Path(__file__).resolve().parents[2] / "shared" / "data" / "imagenet-sample"
     images = photos(Path(sys.argv[1]) if len(sys.argv) > 1 else default)
     runs = contestants(images)
-    catalogue = entries("corruptions")
+    catalogue = {name: one for name, one in entries("corruptions").items() if "images" in one.tags}
     best: dict[str, dict[str, float]] = {}
     for name in catalogue:
         for run in runs.values():

@@ -27,6 +27,7 @@ from robustkpca.models import load_model
 from robustkpca.models.classifier import TorchClassifier
 from robustkpca.runner import plan, run
 from robustkpca.store import ResultStore
+from robustkpca.tasks.classification import CLASSIFICATION
 from robustkpca.threats import ThreatModel
 
 RADIUS, STEPS, BATCH = 1e-4, 20, 32
@@ -54,7 +55,7 @@ def with_runner(model: TorchClassifier, data: Dataset, folder: str) -> ResultSto
     threat = ThreatModel.parse(f"pgd(steps={STEPS})@linf:{RADIUS}")
     store, positions = ResultStore(folder), range(len(data.ids))
     groups = plan(store, model.spec.id, [threat], data, positions, seed=0)
-    run(model, data, groups, store, planned=len(positions))
+    run(CLASSIFICATION, model, data, groups, store, planned=len(positions))
     return store
 
 

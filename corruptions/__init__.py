@@ -9,6 +9,11 @@ def _one(name: str, module: str, summary: str, *tags: str) -> tuple[str, Entry]:
     return name, Entry(f"robustkpca.corruptions.{module}:{name}", summary, _SOURCE, ("images", *tags))
 
 
+def _text(name: str, summary: str, source: str = "") -> tuple[str, Entry]:
+    target = f"robustkpca.corruptions.text:{name.replace('-', '_')}"
+    return name, Entry(target, summary, source, ("text", "ungraded", "random"))
+
+
 CATALOGUE: dict[str, Entry] = dict(
     [
         _one("gaussian_noise", "noise", "normal noise on every value", "imagenet-c", "noise", "random"),
@@ -32,5 +37,10 @@ CATALOGUE: dict[str, Entry] = dict(
         _one("gaussian_blur", "blur", "averaged under a bell curve", "imagenet-c-extra", "blur"),
         _one("spatter", "spatter", "drops of water or mud", "imagenet-c-extra", "weather", "random"),
         _one("saturate", "digital", "less or more colour", "imagenet-c-extra", "digital"),
+        _text("word-swap", "words that become AAA", "Teo and Nguyen 2024"),
+        _text("word-drop", "words that are left out"),
+        _text("character-swap", "neighbouring letters exchanged"),
+        _text("character-delete", "letters left out"),
+        _text("keyboard", "letters of neighbouring keys"),
     ]
 )

@@ -31,4 +31,9 @@ CATALOGUE = {
         "Hendrycks and Dietterich 2019",
         tags=("images", "corruptions"),
     ),
+    "language": Entry(
+        "robustkpca.leaderboards.language:BOARD",
+        "perplexity, clean and under five corruptions of text, ranked by word swaps",
+        tags=("text",),
+    ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +19,7 @@ from robustkpca.records import Verdict
 from robustkpca.specs import ModelSpec
 from robustkpca.statistics import wilson
 from robustkpca.strangers import FAULTS, described
+from robustkpca.threats import ThreatModel
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -167,7 +168,7 @@ def guessed(frame: pandas.DataFrame) -> list[str]:
         frame: Records as `robustkpca.store.read` returns them.
     """
     remarks = []
-    clean = frame[frame["threat_label"] == "clean"]
+    clean = frame[(frame["threat_label"] == "clean") & (frame["verdict"].astype(str) != Verdict.MEASURED.value)]
     for (name, classes), part in clean.groupby(["model_name", "classes"], observed=True, sort=True):
         verdicts = part["verdict"].astype(str)
         right, count = int((verdicts == Verdict.SURVIVED.value).sum()), int((verdicts != Verdict.FAILED.value).sum())
@@ -210,6 +211,14 @@ def rehearse(
         raise
     except FAULTS:  # a toy model may not be what the attack is made for
         return
+
+
+def rehearse_threats(threats: Sequence[ThreatModel], shape: tuple[int, ...] = (1, 2, 2)) -> None:
+    """Rehearse every attack of some threats, see `rehearse`."""
+    for one in threats:
+        for part in one.parts:
+            if part.budget is not None:
+                rehearse(part.function(), part.budget, part.call.arguments, shape, answering=not part.engine)
 
 
 class _FourPixels:

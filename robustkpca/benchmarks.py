@@ -32,6 +32,13 @@ class Benchmark:
 DIGITS = Benchmark("digits", "digits", ("softmax_vit_digits", "symvit_digits", "rpc_symvit_digits"), "quick")
 IMAGENET = Benchmark("imagenet", "", (), "linf", classes=1000)
 CIFAR10 = Benchmark("cifar10", "", (), "linf", classes=10)
+LANGUAGE = Benchmark(
+    "language",
+    "novel:context=64,stride=4",
+    ("softmax_lm_novel", "symlm_novel", "rpc_symlm_novel"),
+    "language",
+    task="language",
+)
 
 CATALOGUE = {
     "digits": Entry(
@@ -51,6 +58,12 @@ CATALOGUE = {
         "CIFAR-10 test images in class folders or as npy/npz; needs --data",
         "Krizhevsky 2009",
         ("images",),
+    ),
+    "language": Entry(
+        "robustkpca.benchmarks:LANGUAGE",
+        "the last three chapters of a novel with three bundled language models, or a text of yours with --data",
+        "Austen 1817, in the public domain; as in the R package janeaustenr",
+        ("text", "bundled"),
     ),
 }
 

@@ -12,7 +12,7 @@ from robustkpca.budget import MINIMAL, radius_text
 from robustkpca.calls import exact
 from robustkpca.errors import BadValue
 from robustkpca.records import Verdict
-from robustkpca.reductions import p_value, per_sample, refuse_reduction, with_interval
+from robustkpca.reductions import LOWER_IS_BETTER, p_value, per_sample, refuse_reduction, with_interval
 from robustkpca.versions import left_out, newest
 
 if TYPE_CHECKING:  # annotations only: pandas is imported by whoever made the frame
@@ -47,7 +47,7 @@ class Column:
     @property
     def higher_is_better(self) -> bool:
         """Whether a larger value is the better one."""
-        return self.reduce != "mce"
+        return self.reduce not in LOWER_IS_BETTER
 
     def __post_init__(self) -> None:
         refuse_reduction(self.title, self.threats, self.reduce, self.within)
@@ -102,7 +102,7 @@ class Cell:
         forwards: Forward passes per sample, over all threats of the column; ``None`` where they were not counted.
         backwards: Backward passes per sample.
         seconds: Wall time per sample.
-        kind: ``share``, or ``distance`` where the value is a median distance between its quartiles.
+        kind: ``share``, ``perplexity``, or ``distance`` where the value is a median distance between its quartiles.
     """
 
     value: float | None
@@ -189,7 +189,9 @@ def spelled(board: Board, known: Container[str] = ()) -> Board:
     return replace(board, columns=columns)
 
 
-def board_of(threats: Sequence[str], name: str = "custom", radii: Sequence[Fraction] = ()) -> Board:
+def board_of(
+    threats: Sequence[str], name: str = "custom", radii: Sequence[Fraction] = (), reduce: str = "worst"
+) -> Board:
     """Return a board with one column for each threat, and the worst of the attacks of a protocol where there are several.
 
     A threat without a radius has a column of distances, and one of robust accuracy for every radius that is asked for.
@@ -198,7 +200,10 @@ def board_of(threats: Sequence[str], name: str = "custom", radii: Sequence[Fract
         threats: Short texts.
         name: A name for it.
         radii: In pixels from 0 to 1.
+        reduce: How the records of one threat become a number, see `robustkpca.reductions.REDUCTIONS`.
     """
+    if reduce == "perplexity":
+        return Board(name, "Perplexity", tuple(Column(threat, (threat,), reduce) for threat in dict.fromkeys(threats)))
     columns: list[Column] = []
     for threat in dict.fromkeys(threats):
         if not threat.endswith(f":{MINIMAL}"):
@@ -236,7 +241,9 @@ def leaderboard(
     if not hasattr(frame, "groupby"):
         raise BadValue(f"leaderboard: got {frame!r}; expected a frame of records, such as robustkpca.read('results')")
     if board is None:
-        board = board_of(list(frame["threat_label"].unique()), radii=[radius_of(radius) for radius in radii])
+        wanted = [radius_of(radius) for radius in radii]
+        tasks = [part for _, part in frame.groupby("task", observed=True, sort=True)] if "task" in frame else [frame]
+        return [table for part in tasks for table in leaderboard(part, _unnamed(part, wanted))]
     elif isinstance(board, str):
         board = spelled(find_board(board), set(frame["threat_label"].unique()))
     current, tables = newest(frame), []
@@ -244,6 +251,12 @@ def leaderboard(
         older = frame[~current & (frame["data"] == data) & frame["threat_label"].isin(board.threats)]
         tables.append(_table(part, board, left_out(older)))
     return tables
+
+
+def _unnamed(frame: pandas.DataFrame, radii: Sequence[Fraction]) -> Board:
+    """Return a column for each threat of the records of one task."""
+    measured = (frame["verdict"].astype(str) == Verdict.MEASURED.value).any()
+    return board_of(list(frame["threat_label"].unique()), radii=radii, reduce="perplexity" if measured else "worst")
 
 
 def radius_of(radius: str | Fraction) -> Fraction:
@@ -287,7 +300,7 @@ class _Column:
     """A filled column of one row: its cell, and one number for each sample, for the paired tests."""
 
     cell: Cell
-    outcome: dict[str, float]
+    outcome: dict[str, Any]
 
 
 def _fill(part: pandas.DataFrame, column: Column) -> _Column:
@@ -306,8 +319,8 @@ def _fill(part: pandas.DataFrame, column: Column) -> _Column:
     outcome = per_sample(chosen, column.threats, column.reduce, column.within)
     count = len(outcome)
     blank = Cell(None, None, None, count, expected, column.protocol, invalid, failed, _flags(chosen), **_costs(chosen))
-    if column.reduce == "distance":
-        blank = replace(blank, kind="distance")
+    if column.reduce in ("distance", "perplexity"):
+        blank = replace(blank, kind=column.reduce)
     if count < expected or invalid or failed or not count:
         return _Column(blank, outcome)
     value, low, high = with_interval(list(outcome.values()), column.reduce)
@@ -348,6 +361,6 @@ def _ranked(rows: list[tuple[Row, _Column]], sign: int, reduce: str) -> list[Row
     return ranked + [row for row, _ in held]
 
 
-def _tied(first: dict[str, float], second: dict[str, float], reduce: str) -> bool:
+def _tied(first: dict[str, Any], second: dict[str, Any], reduce: str) -> bool:
     common = sorted(first.keys() & second.keys())
     return p_value([first[sample] for sample in common], [second[sample] for sample in common], reduce) >= ALPHA

@@ -185,7 +185,8 @@ def _pixels(data: Dataset, position: int, geometry: Preprocessing) -> Tensor:
     """Return one image ``(1, 3, H, W)``, uint8."""
     if isinstance(data, ImageFiles):
         return decoded(data.root / data.ids[position], geometry)[None]
-    return (data.read([position], geometry) * 255).round().to(torch.uint8)
+    image: Tensor = data.read([position], geometry)
+    return (image * 255).round().to(torch.uint8)
 
 
 def _damaged(data: Dataset, position: int, geometry: Preprocessing) -> bool:

@@ -1,188 +1,44 @@
-"""The Python entry points that run something: attack a batch, score a matrix."""
+"""What Python and the command line call to run a matrix of models and threats, and to score it."""
 
 from __future__ import annotations
 
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import OutOfMemoryError, Tensor, nn
+from torch import OutOfMemoryError
 
 from robustkpca import registry
-from robustkpca.audit import Misleading, check_model, guessed, rehearse, untrained
+from robustkpca.attacking import AttackResult, attack
+from robustkpca.audit import guessed, rehearse_threats
 from robustkpca.benchmarks import find_benchmark
 from robustkpca.board_files import SUFFIX, open_board
 from robustkpca.boards import Board, board_of, spelled
-from robustkpca.crews import crew_of, devices_of
-from robustkpca.data import open_data
+from robustkpca.contestants import Contestant, contestants, damaged_samples, reloaded
+from robustkpca.crews import crew_of
 from robustkpca.data.dataset import Dataset
-from robustkpca.data.digits import DIGITS
-from robustkpca.data.inputs import checked_images, checked_labels
 from robustkpca.data.selection import selection
-from robustkpca.errors import BadValue, Unusable, UserError, unknown
-from robustkpca.few_classes import few_classes
-from robustkpca.indicators import Flag
+from robustkpca.errors import BadValue, Unusable, unknown
 from robustkpca.jobs import Job, code_fingerprint
-from robustkpca.masking import KINDS, useless
 from robustkpca.matrix import Matrix, ModelChoice
-from robustkpca.models.classifier import TorchClassifier
-from robustkpca.models.loading import load_model, wrap
-from robustkpca.preprocessing import Preprocessing
 from robustkpca.progress import Reporter
-from robustkpca.records import Verdict
 from robustkpca.runner import Shard, plan, run
-from robustkpca.specs import ModelSpec
 from robustkpca.store import ResultStore
-from robustkpca.tasks.classification import judge_threat
+from robustkpca.tasks.task import Task, find_task
 from robustkpca.threats import WORST_OF, Protocol, ThreatModel, official, spread
 from robustkpca.workers import deal
 
 if TYPE_CHECKING:  # annotations only
     import pandas
 
+__all__ = ["AttackResult", "Run", "attack", "run_matrix", "score"]
+
 log = logging.getLogger(__name__)
-
-_HELD_BYTES = 2 << 30
-"""Checked models stay loaded until they have this size together; further ones are loaded again when their turn comes."""
-
-
-_NAMED = 10
-"""How many damaged images are named one by one; all of them stand in the records."""
-
-
-@dataclass(frozen=True, repr=False)
-class AttackResult:
-    """What became of a batch; one entry per image, in the order given.
-
-    Args:
-        verdicts: See `Verdict`.
-        images: ``(N, C, H, W)``, the image that decided; normalised ones under the ``published`` protocol.
-        predictions: ``(N,)``, int64, the class of the deciding image.
-        clean_predictions: ``(N,)``, int64, the class of the image as given.
-        distances: ``(N,)`` size of the change in the norm of the budget.
-        forwards: ``(N,)``, int64, forward passes spent.
-        backwards: ``(N,)``, int64, backward passes spent.
-        details: Why a verdict is ``INVALID`` or ``FAILED``; empty otherwise.
-        flags: Remarks about the model and its gradients.
-    """
-
-    verdicts: tuple[Verdict, ...]
-    images: Tensor
-    predictions: Tensor
-    clean_predictions: Tensor
-    distances: Tensor
-    forwards: Tensor
-    backwards: Tensor
-    details: tuple[str, ...]
-    flags: tuple[str, ...] = ()
-
-    @property
-    def robust_accuracy(self) -> float:
-        """``SURVIVED`` / all; NaN where a verdict is ``INVALID`` or ``FAILED``, see ``details``."""
-        return float("nan") if self._blocked else self._count(Verdict.SURVIVED) / len(self.verdicts)
-
-    @property
-    def success_rate(self) -> float:
-        """``BROKEN`` / (``BROKEN`` + ``SURVIVED``), the share of the correctly classified.
-
-        NaN where there are none, or where a verdict is ``INVALID`` or ``FAILED``.
-        """
-        broken, survived = self._count(Verdict.BROKEN), self._count(Verdict.SURVIVED)
-        return float("nan") if self._blocked or not broken + survived else broken / (broken + survived)
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{self._count(verdict)} {verdict.value}" for verdict in Verdict if self._count(verdict))
-        flags = f", flags: {'; '.join(self.flags)}" if self.flags else ""
-        return f"AttackResult({counts}{flags})"
-
-    @property
-    def _blocked(self) -> bool:
-        return any(verdict in (Verdict.INVALID, Verdict.FAILED) for verdict in self.verdicts)
-
-    def _count(self, verdict: Verdict) -> int:
-        return sum(one is verdict for one in self.verdicts)
-
-
-def attack(
-    model: nn.Module | Callable[[Tensor], Tensor] | TorchClassifier | str,
-    images: Tensor,
-    labels: Tensor,
-    threat: ThreatModel | str,
-    *,
-    seed: int = 0,
-    sample_ids: Sequence[str] | None = None,
-    batch_size: int | str = "auto",
-) -> AttackResult:
-    """Attack a batch of images and judge every one.
-
-    Args:
-        model: Any module or function that maps [0, 1] images to logits, a name, or a loaded classifier. Its modes, buffers
-            and gradients are the same afterwards.
-        images: ``(N, C, H, W)`` or ``(N, D)``, float in [0, 1] or uint8. Not changed.
-        labels: ``(N,)``, whole numbers, the true classes.
-        threat: Such as ``pgd(steps=20)@linf:8/255``.
-        seed: Key of the random streams.
-        sample_ids: One text per image, the other part of the key; positions where ``None``.
-        batch_size: Most images of one pass.
-
-    Raises:
-        UserError: If an input cannot be used; the message says how to mend it.
-    """
-    one = threat if isinstance(threat, ThreatModel) else ThreatModel.parse(threat)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise BadValue(f"seed {seed!r}: expected a whole number")
-    images = checked_images(images, dimensions=(2, 4))
-    _rehearse([one], (4,) if images.ndim == 2 else (1, 2, 2))
-    labels = checked_labels(labels, len(images))
-    if not len(images):
-        raise BadValue("no images: got a batch of 0; expected at least one")
-    ids = [str(index) for index in range(len(images))] if sample_ids is None else [str(sample) for sample in sample_ids]
-    if len(ids) != len(images) or len(set(ids)) != len(ids):
-        raise BadValue(
-            f"sample_ids: got {len(ids)} ({len(set(ids))} different) for {len(images)} images; expected one each"
-        )
-    strange = next((sample for sample in ids if not sample.isprintable()), None)
-    if strange is not None:
-        raise BadValue(f"sample_ids: {strange!r} is not one line of UTF-8 text; rename the sample")
-    if isinstance(model, str):
-        model = load_model(model, batch_size=batch_size)
-    classifier = model if isinstance(model, TorchClassifier) else wrap(model, batch_size=batch_size)
-    flags = check_model(classifier, images)
-    with classifier.evaluating():
-        images, labels = images.to(classifier.device), labels.to(classifier.device)
-        outputs = classifier.logits(images[:1]).shape[1]
-        checked_labels(labels, len(images), outputs)
-        result = judge_threat(classifier, images, labels, one, seed=seed, samples=ids)
-    survived = [verdict is Verdict.SURVIVED for verdict in result.verdicts]
-    shares = useless(survived, {kind: getattr(result.meter, kind).cpu().numpy() for kind in KINDS})
-    flags += few_classes(one, outputs)
-    flags += [str(Flag(kind, f"on {share} of the surviving samples")) for kind, share in shares.items()]
-    return AttackResult(
-        tuple(result.verdicts),
-        result.images,
-        result.logits.argmax(1),
-        result.clean_logits.argmax(1),
-        result.distances,
-        result.meter.forwards,
-        result.meter.backwards,
-        tuple(result.details),
-        tuple(flags),
-    )
-
-
-@dataclass(frozen=True)
-class _Contestant:
-    """A model that was loaded and checked; ``classifier`` is ``None`` where it has to be loaded again."""
-
-    choice: ModelChoice
-    spec: ModelSpec
-    flags: tuple[str, ...]
-    classifier: TorchClassifier | None
 
 
 @dataclass(frozen=True)
@@ -236,8 +92,9 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     reporter = reporter or Reporter()
     store = ResultStore(folder)
     benchmark = find_benchmark(matrix.benchmark)
-    board, threats = _threats(matrix, benchmark.board)
-    _rehearse(threats)
+    task = find_task(benchmark.task)
+    board, threats = _threats(matrix, benchmark.board, task)
+    rehearse_threats(threats)
     choices = matrix.models or tuple(ModelChoice(name=name) for name in benchmark.models)
     if not choices:
         raise BadValue(f"no model: benchmark {benchmark.name} has none of its own; name one, such as 'timm/resnet18'")
@@ -248,11 +105,11 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     matrix = matrix.model_copy(
         update={"models": choices, "threats": matrix.threats or (benchmark.board,), "data": source}
     )
-    data = open_data(source, classes=matrix.classes or benchmark.classes)
+    data = task.open(source, matrix.classes or benchmark.classes)
     for notice in data.notices:
         log.warning("%s", notice)
     positions = selection(data.ids, matrix.limit)
-    loaded = list(_loaded(choices, matrix, data, positions))
+    loaded = list(contestants(task, choices, matrix, data, positions))
     groups = {}
     for one in loaded:
         if one.spec.id in groups:
@@ -260,7 +117,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
         groups[one.spec.id] = plan(
             store, one.spec.id, threats, data, positions, seed=matrix.seed, shard_size=matrix.shard_size
         )
-    damaged = _damaged(data, {one.spec.preprocessing: groups[one.spec.id] for one in loaded})
+    damaged = damaged_samples(data, {one.spec.preprocessing: groups[one.spec.id] for one in loaded})
     if unnamed:
         log.warning("no threats are named: taking those of the board %s, radii included", benchmark.board)
     missing = {model: _samples(shards) for model, shards in groups.items()}
@@ -270,13 +127,17 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     if crew is None:
         for one in loaded:
             if groups[one.spec.id]:
-                reporter.model(one.spec, matrix.device, missing[one.spec.id])
-                _run_here(one, matrix, data, groups[one.spec.id], store, len(positions), damaged, reporter)
+                reporter.model(one.spec.label, one.reading, missing[one.spec.id])
+                _run_here(task, one, matrix, data, groups[one.spec.id], store, len(positions), damaged, reporter)
     else:
         for one in loaded:
             if groups[one.spec.id]:
-                reporter.model(one.spec, matrix.device, missing[one.spec.id])
-        jobs = [job for one in loaded for job in _jobs(one, matrix, data, groups[one.spec.id], len(positions), damaged)]
+                reporter.model(one.spec.label, one.reading, missing[one.spec.id])
+        jobs = [
+            job
+            for one in loaded
+            for job in _jobs(task, one, matrix, data, groups[one.spec.id], len(positions), damaged)
+        ]
         with closing(deal(jobs, crew)) as dealt:
             for job, records in dealt:
                 for part in records:
@@ -287,6 +148,65 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     for remark in guessed(done.frame()):
         log.warning("%s", remark)
     return done
+
+
+def _run_here(
+    task: Task,
+    one: Contestant,
+    matrix: Matrix,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    store: ResultStore,
+    planned: int,
+    damaged: Mapping[int, str],
+    reporter: Reporter,
+) -> None:
+    """Run the shards of one model in this process."""
+    model = one.model or reloaded(task, one, matrix)
+    try:
+        run(
+            task,
+            model,
+            data,
+            groups,
+            store,
+            planned=planned,
+            flags=one.flags,
+            damaged=damaged,
+            progress=reporter.finished,
+        )
+    except OutOfMemoryError as error:
+        raise Unusable(
+            f"model {one.choice.name}: {matrix.device} has too little memory for passes of {model.batch_size} {task.inputs}, "
+            "the fewest there are; choose a smaller model or another --device, the same command then continues"
+        ) from error
+
+
+def _jobs(
+    task: Task,
+    one: Contestant,
+    matrix: Matrix,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    planned: int,
+    damaged: Mapping[int, str],
+) -> Iterator[Job]:
+    """Yield the shards of one model as parcels for workers."""
+    assert matrix.data is not None  # filled in
+    for shard in (shard for shards in groups for shard in shards):
+        yield Job(
+            task.name,
+            shard.cell,
+            shard.positions,
+            one.choice,
+            matrix.batch_size,
+            matrix.data,
+            data.spec.classes,
+            planned,
+            one.flags,
+            {position: damaged[position] for position in shard.positions if position in damaged},
+            code_fingerprint(),
+        )
 
 
 def score(
@@ -329,7 +249,7 @@ def score(
         return run_matrix(matrix, folder).frame()
 
 
-def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
+def _threats(matrix: Matrix, default: str, task: Task) -> tuple[Board, list[ThreatModel]]:
     """Return the columns that were asked for and everything they need, each threat once."""
     protocol = Protocol(matrix.protocol) if matrix.protocol else None
     texts = matrix.threats or (default,)
@@ -337,14 +257,21 @@ def _threats(matrix: Matrix, default: str) -> tuple[Board, list[ThreatModel]]:
     ours = matrix.engine == "ours"
     if len(texts) == 1 and _is_board(texts[0]) and protocol is not Protocol.PUBLISHED and ours:
         board = spelled(open_board(texts[0]))
-        return board, [ThreatModel.parse(text) for text in board.threats]
+        return board, _fitting(task, [ThreatModel.parse(text) for text in board.threats])
     parts: list[str] = []
     for text in texts:
         parts += open_board(text).threats if _is_board(text) else spread(text)
     threats = list(dict.fromkeys(ThreatModel.parse(text, protocol=protocol) for text in parts))
     if not ours:
         threats = list(dict.fromkeys(map(official, threats)))
-    return board_of([threat.label for threat in threats]), threats
+    board = board_of([threat.label for threat in threats], reduce=task.reduction)
+    return board, _fitting(task, threats)
+
+
+def _fitting(task: Task, threats: list[ThreatModel]) -> list[ThreatModel]:
+    for one in threats:
+        task.refuse(one)
+    return threats
 
 
 def _is_board(text: str) -> bool:
@@ -362,142 +289,6 @@ def _refuse_unknown(texts: Sequence[str]) -> None:
         if name in registry.entries("models") or name.startswith("timm/") or ".py:" in text:
             raise BadValue(f"--threats takes every word that follows, also the model {text!r}; write MODELs before it")
         raise unknown("threat", name, known)
-
-
-def _rehearse(threats: Sequence[ThreatModel], shape: tuple[int, ...] = (1, 2, 2)) -> None:
-    for one in threats:
-        for part in one.parts:
-            if part.budget is not None:
-                rehearse(part.function(), part.budget, part.call.arguments, shape, answering=not part.engine)
-
-
-def _loaded(
-    choices: Sequence[ModelChoice], matrix: Matrix, data: Dataset, positions: Sequence[int]
-) -> Iterator[_Contestant]:
-    """Load and check every model, and hold it while there is room."""
-    held = 0
-    for choice in choices:
-        classifier = _load(choice, matrix)
-        try:
-            images = data.read(
-                _first_sound(data, positions, classifier.spec.preprocessing), classifier.spec.preprocessing
-            )
-            flags = check_model(classifier, images, data.spec.classes) + untrained(classifier.spec)
-        except UserError as error:
-            if matrix.data is None or matrix.data in DIGITS:
-                kind = Misleading if isinstance(error, Misleading) else Unusable
-                raise kind(f"on the bundled digits, taken because --data names no others: {error}") from error
-            raise
-        for flag in flags:
-            log.warning("%s: %s", choice.name, flag)
-        log.info("%s: %s, weights %s", choice.name, classifier.spec.preprocessing, classifier.spec.weights[:12])
-        held += sum(p.numel() * p.element_size() for p in classifier.network.parameters())
-        yield _Contestant(choice, classifier.spec, tuple(flags), classifier if held <= _HELD_BYTES else None)
-
-
-def _run_here(
-    one: _Contestant,
-    matrix: Matrix,
-    data: Dataset,
-    groups: Sequence[Sequence[Shard]],
-    store: ResultStore,
-    planned: int,
-    damaged: Mapping[int, str],
-    reporter: Reporter,
-) -> None:
-    """Run the shards of one model in this process."""
-    classifier = one.classifier or _reloaded(one, matrix)
-    try:
-        run(
-            classifier,
-            data,
-            groups,
-            store,
-            planned=planned,
-            flags=one.flags,
-            damaged=damaged,
-            progress=reporter.finished,
-        )
-    except OutOfMemoryError as error:
-        raise Unusable(
-            f"model {one.choice.name}: {matrix.device} has too little memory for passes of {classifier.batch_size} images, "
-            "the fewest there are; choose a smaller model or another --device, the same command then continues"
-        ) from error
-
-
-def _jobs(
-    one: _Contestant,
-    matrix: Matrix,
-    data: Dataset,
-    groups: Sequence[Sequence[Shard]],
-    planned: int,
-    damaged: Mapping[int, str],
-) -> Iterator[Job]:
-    """Yield the shards of one model as parcels for workers."""
-    assert matrix.data is not None  # filled in
-    for shard in (shard for shards in groups for shard in shards):
-        yield Job(
-            shard.cell,
-            shard.positions,
-            one.choice,
-            matrix.batch_size,
-            matrix.data,
-            data.spec.classes,
-            planned,
-            one.flags,
-            {position: damaged[position] for position in shard.positions if position in damaged},
-            code_fingerprint(),
-        )
-
-
-def _load(choice: ModelChoice, matrix: Matrix) -> TorchClassifier:
-    return load_model(
-        choice.name,
-        choice.checkpoint,
-        devices_of(matrix.device)[0],
-        use_ema=choice.use_ema,
-        preprocessing=choice.preprocessing,
-        dtype=choice.dtype,
-        batch_size=matrix.batch_size,
-    )
-
-
-def _reloaded(one: _Contestant, matrix: Matrix) -> TorchClassifier:
-    """Load a checked model again, and see that it is still the same."""
-    classifier = _load(one.choice, matrix)
-    if classifier.spec.id != one.spec.id:
-        raise Unusable(
-            f"model {one.choice.name}: its weights or its file were changed while the run was under way; "
-            "the same command takes what is there now"
-        )
-    return classifier
-
-
-def _first_sound(data: Dataset, positions: Sequence[int], preprocessing: Preprocessing) -> list[int]:
-    """Return up to eight positions that can be read, to look at a model with."""
-    sound: list[int] = []
-    for start in range(0, len(positions), 8):
-        part = list(positions[start : start + 8])
-        damaged = data.check(part, preprocessing)
-        sound += [position for position in part if position not in damaged]
-        if len(sound) >= 8:
-            break
-    if not sound:
-        raise BadValue(f"none of the {len(positions)} images can be read: {next(iter(damaged.values()))}")
-    return sound[:8]
-
-
-def _damaged(data: Dataset, groups: Mapping[Preprocessing, Sequence[Sequence[Shard]]]) -> dict[int, str]:
-    """Find and name the damaged images among those that are still needed, before any of them is attacked."""
-    damaged: dict[int, str] = {}
-    for preprocessing, shards in groups.items():
-        needed = {position for group in shards for shard in group for position in shard.positions}
-        damaged |= data.check(sorted(needed), preprocessing)
-    for position in sorted(damaged)[:_NAMED]:
-        log.warning("%s; its records say failed", damaged[position])
-    if len(damaged) > _NAMED:
-        log.warning("%d further images cannot be read; 'robustkpca show' counts them", len(damaged) - _NAMED)
-    return damaged
 
 
 def _samples(groups: Sequence[Sequence[Shard]]) -> int:

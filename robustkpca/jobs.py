@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import robustkpca
-from robustkpca.data import open_data
 from robustkpca.data.dataset import Dataset
 from robustkpca.errors import Unusable
 from robustkpca.matrix import ModelChoice
-from robustkpca.models.classifier import TorchClassifier
-from robustkpca.models.loading import load_model
 from robustkpca.records import RunHeader
 from robustkpca.runner import Shard, run
 from robustkpca.store import Cell
+from robustkpca.tasks.task import Model, Task, find_task
 from robustkpca.threats import ThreatModel
 
 _ALIKE = ("torch", "torchvision", "timm", "numpy", "scipy", "pillow")
@@ -31,6 +29,7 @@ class Job:
     """A shard and everything that a worker needs to run it; plain values, so that it can be sent.
 
     Args:
+        task: Name of the task.
         cell: What the records belong to.
         positions: The samples, by their position in the data set.
         choice: The model.
@@ -43,6 +42,7 @@ class Job:
         code: `code_fingerprint` of the driver.
     """
 
+    task: str
     cell: Cell
     positions: tuple[int, ...]
     choice: ModelChoice
@@ -74,7 +74,7 @@ class Desk:
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
-        self._model: tuple[str, TorchClassifier] | None = None
+        self._model: tuple[str, Model] | None = None
         self._data: tuple[str, Dataset] | None = None
 
     def do(self, job: Job) -> list[Records]:
@@ -88,15 +88,16 @@ class Desk:
                 f"a worker has robustkpca {version('robustkpca')} at {Path(robustkpca.__file__).parent} with other code or "
                 f"libraries than the driver ({code_fingerprint()} instead of {job.code}); install the same there"
             )
-        data, model = self._open(job), self._load(job)
+        task = find_task(job.task)
+        data, model = self._open(task, job), self._load(task, job)
         shard = Shard(job.cell, ThreatModel.parse(job.cell.threat), job.positions)
         kept = _Kept()
-        run(model, data, [[shard]], kept, planned=job.planned, flags=job.flags, damaged=job.damaged)
+        run(task, model, data, [[shard]], kept, planned=job.planned, flags=job.flags, damaged=job.damaged)
         return kept.records
 
-    def _open(self, job: Job) -> Dataset:
+    def _open(self, task: Task, job: Job) -> Dataset:
         if self._data is None or self._data[0] != job.cell.data:
-            found = open_data(job.data, classes=job.classes)
+            found = task.open(job.data, job.classes)
             if found.spec.id != job.cell.data:
                 raise Unusable(
                     f"a worker finds {found.spec.id} at {job.data}; expected {job.cell.data}, as the driver does"
@@ -104,19 +105,11 @@ class Desk:
             self._data = (job.cell.data, found)
         return self._data[1]
 
-    def _load(self, job: Job) -> TorchClassifier:
+    def _load(self, task: Task, job: Job) -> Model:
         if self._model is None or self._model[0] != job.cell.model:
             self._model = None  # before the next one is loaded
             choice = job.choice
-            model = load_model(
-                choice.name,
-                choice.checkpoint,
-                self.device,
-                use_ema=choice.use_ema,
-                preprocessing=choice.preprocessing,
-                dtype=choice.dtype,
-                batch_size=job.batch_size,
-            )
+            model: Model = task.load(choice, self.device, job.batch_size)
             if model.spec.id != job.cell.model:
                 raise Unusable(
                     f"model {choice.name}: a worker loads {model.spec.id}; expected {job.cell.model}, as the driver does. Are "

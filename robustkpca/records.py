@@ -16,6 +16,8 @@ class Verdict(Enum):
     """Classified correctly, and no candidate changed that."""
     BROKEN = "broken"
     """A candidate within the budget is misclassified."""
+    MEASURED = "measured"
+    """A number was measured and nothing was to be decided, as for the perplexity of a language model."""
     INVALID = "invalid"
     """The model's output or a candidate cannot be judged; never robust, and it blocks its cell."""
     FAILED = "failed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from robustkpca.budget import MINIMAL, TOLERANCE
 from robustkpca.errors import BadValue
 from robustkpca.metrics.corruption_error import ALEXNET, refuse_incomplete
 from robustkpca.records import Verdict
-from robustkpca.statistics import mcnemar, paired, wilson
+from robustkpca.statistics import bootstrap, mcnemar, paired, wilson
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -25,8 +25,10 @@ REDUCTIONS = {
     "top5": "the mean share of samples whose true class is among the first five",
     "distance": "the median size of the smallest harmful change, larger is better",
     "mce": "mean corruption error: errors over those of AlexNet, lower is better",
+    "perplexity": "the exponential of the mean loss of a token over all samples, lower is better",
 }
 """How a column with several threats becomes one number."""
+LOWER_IS_BETTER = ("mce", "perplexity")
 
 
 def refuse_reduction(title: str, threats: Sequence[str], reduce: str, within: Fraction | None = None) -> None:
@@ -47,6 +49,8 @@ def refuse_reduction(title: str, threats: Sequence[str], reduce: str, within: Fr
     searching = [threat for threat in threats if threat.endswith(f":{MINIMAL}")]
     if (reduce == "distance" and len(searching) < len(threats)) or (within is not None and not searching):
         raise BadValue(f"column {title!r}: distances need threats without a radius, such as 'fab_t@linf:{MINIMAL}'")
+    if reduce == "perplexity" and len(threats) > 1:
+        raise BadValue(f"column {title!r}: a perplexity is that of one threat, got {len(threats)}; give each a column")
     if reduce == "mce":
         refuse_incomplete({corruption_of(threat) for threat in threats})
         if len(set(threats)) != 5 * len(ALEXNET):
@@ -62,8 +66,8 @@ def corruption_of(threat: str) -> str:
 
 def per_sample(
     records: pandas.DataFrame, threats: Sequence[str], reduce: str, within: Fraction | None = None
-) -> dict[str, float]:
-    """Return one number for each sample that has a record under every threat.
+) -> dict[str, Any]:
+    """Return one number for each sample that has a record under every threat; of a perplexity the loss and the tokens.
 
     Args:
         records: Rows of one model, data set and seed.
@@ -72,6 +76,12 @@ def per_sample(
         within: For threats without a radius: what is broken only beyond this distance survives.
     """
     verdicts = records["verdict"].astype(str)
+    if reduce == "perplexity":
+        if "tokens" not in records:
+            return {}
+        parts = records[verdicts == Verdict.MEASURED.value]
+        losses = zip(parts["loss"].astype(float), parts["tokens"].astype(float), strict=True)
+        return dict(zip(parts["sample"].astype(str), losses, strict=True))
     survived = verdicts == Verdict.SURVIVED.value
     if within is not None:
         survived |= (verdicts == Verdict.BROKEN.value) & (
@@ -92,17 +102,20 @@ def per_sample(
     return {str(sample): float(value) for sample, value in made[sizes == len(threats)].items()}
 
 
-def with_interval(values: Sequence[float], reduce: str) -> tuple[float, float, float]:
+def with_interval(values: Sequence[Any], reduce: str) -> tuple[float, float, float]:
     """Return a number with a lower and an upper end.
 
     These are the mean with Wilson's 95 % interval where all values are 0 or 1, else with the normal one over samples; of
-    distances they are the median and the quartiles.
+    distances they are the median and the quartiles. A perplexity has the percentile bootstrap interval over samples.
 
     Args:
-        values: At least one.
+        values: At least one, as `per_sample` gives them.
         reduce: One of `REDUCTIONS`.
     """
     array = numpy.asarray(values, numpy.float64)
+    if reduce == "perplexity":
+        low, high = bootstrap(array, _perplexity)
+        return _perplexity(array), low, high
     if reduce == "distance":
         low, middle, high = numpy.quantile(array, [0.25, 0.5, 0.75], method="inverted_cdf")
         return float(middle), float(low), float(high)
@@ -113,17 +126,26 @@ def with_interval(values: Sequence[float], reduce: str) -> tuple[float, float, f
     return float(array.mean()), max(0.0, float(array.mean()) - spread), float(array.mean()) + spread
 
 
-def p_value(first: Sequence[float], second: Sequence[float], reduce: str) -> float:
+def _perplexity(parts: NDArray[numpy.float64]) -> float:
+    """Return the perplexity of samples ``(N, 2)``, each with its loss in nats and its number of tokens."""
+    loss, tokens = parts.sum(0)
+    return float(numpy.exp(loss / tokens)) if tokens else float("nan")
+
+
+def p_value(first: Sequence[Any], second: Sequence[Any], reduce: str) -> float:
     """Return the two-sided p-value that two models differ on common samples.
 
-    It is that of the exact McNemar test for 0 and 1, of the sign test for distances, else of a paired t-test.
+    It is that of the exact McNemar test for 0 and 1, of the sign test for distances, else of a paired t-test; for
+    perplexities over the losses of the samples, since two models are equal there where their sums are.
 
     Args:
-        first: One number per sample.
+        first: One entry per sample, as `per_sample` gives them.
         second: The same for the other model.
         reduce: One of `REDUCTIONS`.
     """
     a, b = numpy.asarray(first, numpy.float64), numpy.asarray(second, numpy.float64)
+    if reduce == "perplexity":
+        return paired(a[:, 0].tolist(), b[:, 0].tolist()) if len(a) else 1.0
     if reduce == "distance" or (_binary(a) and _binary(b)):
         return mcnemar(int((a > b).sum()), int((a < b).sum()))
     return paired(a.tolist(), b.tolist())

@@ -16,16 +16,16 @@ from typing import Any, Protocol
 
 import torch
 from PIL import features
-from torch import OutOfMemoryError, Tensor
+from torch import OutOfMemoryError
 
 from robustkpca.data.dataset import Dataset
 from robustkpca.few_classes import few_classes
 from robustkpca.installed import installed
-from robustkpca.models.classifier import TorchClassifier
+from robustkpca.models.classifier import ROWS
 from robustkpca.records import RunHeader
 from robustkpca.specs import fingerprint
 from robustkpca.store import Cell, ResultStore
-from robustkpca.tasks.classification import CLASSIFICATION
+from robustkpca.tasks.task import Model, Task
 from robustkpca.threats import ThreatModel
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def plan(
     seed: int,
     shard_size: int = SHARD_SIZE,
 ) -> list[list[Shard]]:
-    """Return the missing work, grouped so that the shards of one group share their images.
+    """Return the missing work, grouped so that the shards of one group share their samples.
 
     Args:
         store: Says what is there already.
@@ -92,7 +92,8 @@ def plan(
 
 
 def run(
-    model: TorchClassifier,
+    task: Task,
+    model: Model,
     data: Dataset,
     groups: Sequence[Sequence[Shard]],
     store: Writer,
@@ -104,9 +105,10 @@ def run(
 ) -> None:
     """Run the shards of one model and write each as soon as it is finished.
 
-    The images of the next group are read while the current one is attacked.
+    The samples of the next group are read while the current one is measured.
 
     Args:
+        task: What is measured of a sample.
         model: Its modes, buffers and the global generators are the same afterwards.
         data: Where the samples come from.
         groups: From `plan`.
@@ -118,79 +120,83 @@ def run(
     """
     with model.evaluating():
         lost = damaged or {}
-        for shards, positions, images in _ahead(data, groups, model, lost):
+        for shards, positions, samples in _ahead(data, groups, model, lost):
             where = {position: row for row, position in enumerate(positions)}
             for shard in shards:
                 sound = replace(shard, positions=tuple(p for p in shard.positions if p in where))
                 unread = [position for position in shard.positions if position in lost]
-                header = _header_of(model, data, shard, planned, flags)
+                header = _header_of(task, model, data, shard, planned, flags)
                 if sound.positions:
                     rows = torch.tensor([where[position] for position in sound.positions])
-                    _run_fitting(model, data, sound, images[rows], store, header)
+                    _run_fitting(task, model, data, sound, samples[rows], store, header)
                 if unread:
                     labels, reasons = [data.labels[p] for p in unread], [lost[p] for p in unread]
-                    columns = CLASSIFICATION.unread(labels, reasons)
+                    columns = task.unread(labels, reasons)
                     store.write(shard.cell, header, [data.ids[p] for p in unread], columns)
                 if progress is not None:
                     progress(shard.threat, len(shard.positions))
 
 
 def _ahead(
-    data: Dataset, groups: Sequence[Sequence[Shard]], model: TorchClassifier, lost: Container[int]
-) -> Iterator[tuple[Sequence[Shard], list[int], Tensor]]:
-    """Yield each group with its images, those that can be read, reading one group ahead."""
+    data: Dataset, groups: Sequence[Sequence[Shard]], model: Model, lost: Container[int]
+) -> Iterator[tuple[Sequence[Shard], list[int], Any]]:
+    """Yield each group with its samples, those that can be read, reading one group ahead."""
     needed = [sorted({p for shard in shards for p in shard.positions if p not in lost}) for shards in groups]
 
-    def read(positions: list[int]) -> Tensor:
+    def read(positions: list[int]) -> Any:
         return data.read(positions, model.spec.preprocessing) if positions else torch.empty(0)
 
     with ThreadPoolExecutor(1) as pool:
         reading = [pool.submit(read, positions) for positions in needed[:1]]
         for index, shards in enumerate(groups):
-            images = reading.pop().result()
+            samples = reading.pop().result()
             if index + 1 < len(groups):
                 reading.append(pool.submit(read, needed[index + 1]))
-            yield shards, needed[index], images
+            yield shards, needed[index], samples
 
 
 def _run_fitting(
-    model: TorchClassifier, data: Dataset, shard: Shard, images: Tensor, store: Writer, header: RunHeader
+    task: Task, model: Model, data: Dataset, shard: Shard, samples: Any, store: Writer, header: RunHeader
 ) -> None:
     """Run a shard in passes that fit into memory: as long as they do not, they are halved."""
     while True:
         try:
-            return _run_shard(model, data, shard, images, store, replace(header, batch_size=model.batch_size))
+            return _run_shard(task, model, data, shard, samples, store, replace(header, batch_size=model.batch_size))
         except OutOfMemoryError:
             before = model.batch_size
-            if not model.halve():
+            if before <= ROWS:
                 raise
+            model.batch_size = -(-before // (2 * ROWS)) * ROWS
+            if model.device.type == "cuda":
+                torch.cuda.empty_cache()
             log.warning(
-                "%s: too little memory for passes of %d images; going on with %d, which changes no verdict",
+                "%s: too little memory for passes of %d %s; going on with %d, which changes no verdict",
                 model.spec.label,
                 before,
+                task.inputs,
                 model.batch_size,
             )
 
 
 def _run_shard(
-    model: TorchClassifier, data: Dataset, shard: Shard, images: Tensor, store: Writer, header: RunHeader
+    task: Task, model: Model, data: Dataset, shard: Shard, samples: Any, store: Writer, header: RunHeader
 ) -> None:
-    cell, samples = shard.cell, [data.ids[position] for position in shard.positions]
+    cell, ids = shard.cell, [data.ids[position] for position in shard.positions]
     labels = torch.tensor([data.labels[position] for position in shard.positions])
     clock = time.perf_counter()
-    torch.manual_seed(int(fingerprint([cell.threat, cell.seed, samples])[:8], 16))  # for models that draw by themselves
-    columns = CLASSIFICATION.measure(model, images, labels, shard.threat, seed=cell.seed, samples=samples)
-    store.write(cell, replace(header, seconds=time.perf_counter() - clock), samples, columns)
+    torch.manual_seed(int(fingerprint([cell.threat, cell.seed, ids])[:8], 16))  # for models that draw by themselves
+    columns = task.measure(model, samples, labels, shard.threat, seed=cell.seed, ids=ids)
+    store.write(cell, replace(header, seconds=time.perf_counter() - clock), ids, columns)
 
 
-def _header_of(model: TorchClassifier, data: Dataset, shard: Shard, planned: int, flags: Sequence[str]) -> RunHeader:
+def _header_of(task: Task, model: Model, data: Dataset, shard: Shard, planned: int, flags: Sequence[str]) -> RunHeader:
     """Return what is known of a shard when it starts."""
     return RunHeader(
         model=model.spec.to_dict(),
         threat=shard.cell.threat,
         threat_version=shard.cell.threat_version,
         data=data.spec.to_dict(),
-        task=CLASSIFICATION.name,
+        task=task.name,
         seed=shard.cell.seed,
         device=str(model.device),
         dtype=model.spec.dtype,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # annotations only: pandas and pyarrow are imported when resu
 
 KEY = ("model", "threat", "threat_version", "data", "seed", "sample")
 """The columns of a frame that identify a record."""
-_PERMANENT = [Verdict.MISTAKEN.value, Verdict.SURVIVED.value, Verdict.BROKEN.value, Verdict.INVALID.value]
+_PERMANENT = [verdict.value for verdict in Verdict if verdict is not Verdict.FAILED]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ pyautoattack/apgd_ce@linf:8/255         the authors' own code
 torchattacks/PGD(steps=10)@linf:8/255   another library's
 fab_t@linf:min                          the smallest harmful change, whatever its size
 fog:3                                   a corruption at a severity
+word-swap(fraction=0.015)               a corruption whose strength is an option
 autoattack@linf:8/255                   several attacks in turn, each on what the ones before left standing
 worst-of(fog:3,pgd@linf:8/255)          the same for any threats
 """
@@ -24,7 +25,7 @@ from robustkpca.budget import Budget
 from robustkpca.calls import Call, complete, split
 from robustkpca.errors import BadValue, unknown
 
-GIVEN = frozenset({"model", "images", "labels", "budget", "draws", "severity"})
+GIVEN = frozenset({"model", "images", "texts", "labels", "budget", "draws", "severity"})
 """What the runner hands to attacks and corruptions; everything else in their signature is an option."""
 
 OFFICIAL = "pyautoattack"
@@ -36,6 +37,9 @@ SEQUENCE = "sequence"
 
 MINIMUM_NORM = "minimum-norm"
 """Tag of an attack that looks for the smallest harmful change, and may be given a budget without a radius."""
+
+UNGRADED = "ungraded"
+"""Tag of a corruption without severities; its strength is one of its options."""
 
 WORST_OF = "worst-of"
 
@@ -56,7 +60,7 @@ class ThreatModel:
     Args:
         call: The attack or corruption with all its options, defaults included.
         budget: What an attack may change, ``None`` for corruptions and ``clean``.
-        severity: 1 to 5 for corruptions, ``None`` otherwise.
+        severity: 1 to 5 for corruptions that have severities, ``None`` otherwise.
         protocol: How it is run and judged.
         members: The threats that are tried in turn, where there are several.
         written: The options that differ from the defaults, for short labels.
@@ -105,8 +109,10 @@ class ThreatModel:
             budget = Budget.parse(budget_text, bounded=protocol is not Protocol.PUBLISHED)
             return cls._attack(text, call, budget, protocol or Protocol.PIXEL, attacks[call.name])
         if call.name in corruptions:
+            graded = UNGRADED not in corruptions[call.name].tags
             if at or protocol is Protocol.PUBLISHED:
-                raise BadValue(f"threat {text!r}: a corruption takes a severity, not a budget; write '{call}:3'")
+                wanted = f"a corruption takes a severity, not a budget; write '{call}:3'"
+                raise BadValue(f"threat {text!r}: {wanted if graded else f'{call.name} takes no budget; write {call}'}")
             return cls._corruption(text, call, severity_text, corruptions[call.name])
         if "," in text.partition("(")[0]:
             raise BadValue(f"threat {text!r}: several threats are separated by spaces, not commas")
@@ -147,11 +153,14 @@ class ThreatModel:
 
     @classmethod
     def _corruption(cls, text: str, call: Call, severity: str, entry: registry.Entry) -> ThreatModel:
-        if severity not in ("1", "2", "3", "4", "5"):
+        if UNGRADED in entry.tags:
+            if severity:
+                raise BadValue(f"threat {text!r}: {call.name} has no severities; write '{call}'")
+        elif severity not in ("1", "2", "3", "4", "5"):
             raise BadValue(f"threat {text!r}: expected a severity from 1 to 5, such as '{call}:3'")
         function = entry.function()
         full = complete(call, function, "corruption", given=GIVEN)
-        return cls(full, None, int(severity), Protocol.PIXEL, (), _written(full, function), entry)
+        return cls(full, None, int(severity) if severity else None, Protocol.PIXEL, (), _written(full, function), entry)
 
     def __str__(self) -> str:
         if self.call.name == WORST_OF:
@@ -233,8 +242,8 @@ def spread(text: str) -> list[str]:
     Args:
         text: Such as ``fog`` or ``fog(constants=cifar)``.
     """
-    name = text.strip().partition("(")[0]
-    if name in registry.entries("corruptions") and ":" not in text and "@" not in text:
+    entry = registry.entries("corruptions").get(text.strip().partition("(")[0])
+    if entry is not None and UNGRADED not in entry.tags and ":" not in text and "@" not in text:
         return [f"{text.strip()}:{severity}" for severity in range(1, 6)]
     return [text]
 

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import robustkpca as rk
-from robustkpca import evaluation
+from robustkpca import contestants, evaluation
 from robustkpca.budget import Budget, Norm
 from robustkpca.data.digits import digits
 from robustkpca.errors import BadValue, Unusable, UserError
@@ -316,7 +316,7 @@ def test_a_model_that_is_replaced_before_it_is_loaded_again_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records would be filed under the weights that were checked."""
-    monkeypatch.setattr(evaluation, "_HELD_BYTES", -1)
+    monkeypatch.setattr(contestants, "_HELD_BYTES", -1)
     model = net(tmp_path)
 
     class Replacing(Reporter):

@@ -30,6 +30,7 @@ from robustkpca.records import Verdict
 from robustkpca.registry import Entry
 from robustkpca.runner import plan, run
 from robustkpca.store import ResultStore
+from robustkpca.tasks.classification import CLASSIFICATION
 from robustkpca.threats import ThreatModel
 
 MODEL = "symvit_digits"
@@ -140,7 +141,7 @@ def test_records_do_not_depend_on_the_order_of_samples(
     random.Random(3).shuffle(positions)
     threats = [ThreatModel.parse(text) for text in reversed(THREATS)]
     groups = plan(store, model.spec.id, threats, data, positions, seed=0, shard_size=33)
-    run(model, data, groups, store, planned=COUNT)
+    run(CLASSIFICATION, model, data, groups, store, planned=COUNT)
     pandas.testing.assert_frame_equal(timeless(store.frame()), reference, check_exact=True, check_categorical=False)
 
 

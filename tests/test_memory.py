@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pandas
 import pytest
-import torch
 
 import robustkpca as rk
 from robustkpca.errors import Unusable
-from robustkpca.models.loading import wrap
 from robustkpca.store import ResultStore
 
 NET = """
@@ -64,11 +62,3 @@ def test_the_smallest_pass_that_does_not_fit_ends_the_run_in_one_line(tmp_path: 
     with pytest.raises(Unusable, match="too little memory for passes of 8 images, the fewest there are"):
         rk.score(f"{tmp_path / 'net.py'}:build", THREATS, limit=9, out=tmp_path / "out")
     assert (ResultStore(tmp_path / "out").frame()["threat_label"] == "clean").all()
-
-
-def test_a_classifier_halves_to_multiples_of_eight() -> None:
-    classifier = wrap(torch.nn.Flatten(), batch_size=72)
-    sizes = [classifier.batch_size]
-    while classifier.halve():
-        sizes.append(classifier.batch_size)
-    assert sizes == [72, 40, 24, 16, 8]

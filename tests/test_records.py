@@ -8,7 +8,7 @@ from robustkpca.records import RunHeader, Verdict
 
 
 def test_the_words_of_the_verdicts_are_those_in_old_files() -> None:
-    assert [verdict.value for verdict in Verdict] == ["mistaken", "survived", "broken", "invalid", "failed"]
+    assert [verdict.value for verdict in Verdict] == ["mistaken", "survived", "broken", "measured", "invalid", "failed"]
 
 
 def test_a_header_is_plain_json() -> None:

@@ -26,7 +26,10 @@ CELL = Cell("model", "clean", 1, "data", 0)
 
 def jobs(count: int) -> list[Job]:
     choice = ModelChoice(name="symvit_digits")
-    return [Job(CELL, (n,), choice, "auto", "digits", None, count, (), {}, code_fingerprint()) for n in range(count)]
+    return [
+        Job("classification", CELL, (n,), choice, "auto", "digits", None, count, (), {}, code_fingerprint())
+        for n in range(count)
+    ]
 
 
 class Crew:

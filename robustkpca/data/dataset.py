@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from robustkpca.preprocessing import Preprocessing
 from robustkpca.specs import DataSpec
 
-if TYPE_CHECKING:  # an annotation only: the interface must be importable without torch
-    from torch import Tensor
-
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Labelled images, read a few at a time; a position counts from 0 in the order of ``ids``."""
+    """Labelled samples, read a few at a time; a position counts from 0 in the order of ``ids``."""
 
     @property
     def spec(self) -> DataSpec:
@@ -56,7 +53,7 @@ class Dataset(Protocol):
         """
         ...
 
-    def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Tensor:
+    def read(self, positions: Sequence[int], preprocessing: Preprocessing) -> Any:
         """Read some samples; the memory needed grows with their number only.
 
         Args:
@@ -64,7 +61,7 @@ class Dataset(Protocol):
             preprocessing: Resize, crop and channels are applied here; mean and std are the model's business.
 
         Returns:
-            ``(len(positions), C, H, W)``, float32, in [0, 1].
+            Of images ``(len(positions), C, H, W)``, float32, in [0, 1]; of other samples what their task takes.
 
         Raises:
             BadValue: If a file is damaged, or sizes differ and no crop makes them equal.

@@ -75,7 +75,7 @@ def _view(table: Table, number: int, costs: bool) -> dict[str, Any]:
                 "title": c.title,
                 "parts": _title_parts(c.title),
                 "protocol": c.protocol,
-                "unit": "distance" if c.reduce == "distance" else "%",
+                "unit": c.reduce if c.reduce in ("distance", "perplexity") else "%",
                 "threats": " ".join(c.threats),
                 "wide": " / ".join(c.threats),
             }
@@ -140,6 +140,9 @@ def _numbers(column: Column, cell: Cell) -> list[tuple[str, str]]:
     """Return the number of a cell, and what stands between its ends."""
     if cell.value is None or cell.low is None or cell.high is None:
         return []
+    if cell.kind == "perplexity":
+        interval = f"{cell.low:.3f} to {cell.high:.3f} (bootstrap over samples)"
+        return [("perplexity", f"{cell.value:.3f}"), ("95 % interval", interval)]
     if cell.kind == "distance":
         return [("median distance", f"{cell.value:.6g}"), ("quartiles", f"{cell.low:.6g} to {cell.high:.6g}")]
     method = "Wilson" if column.reduce == "worst" else "normal, over samples"

@@ -9,6 +9,8 @@ def cell_text(cell: Cell) -> str:
     """Return percent with its interval, or a median distance with its quartiles, or why there is no number."""
     if cell.value is not None and cell.low is not None and cell.high is not None:
         mark = " !" if cell.flags else ""
+        if cell.kind == "perplexity":
+            return f"{cell.value:.2f} [{cell.low:.2f}, {cell.high:.2f}]{mark}"
         if cell.kind == "distance":
             return f"{cell.value:.4g} [{cell.low:.4g}, {cell.high:.4g}]{mark}"
         return f"{100 * cell.value:.1f} [{100 * cell.low:.1f}, {100 * cell.high:.1f}]{mark}"
@@ -58,10 +60,13 @@ def caption(table: Table, *, costs: bool = False) -> list[str]:
     counts = sorted({cell.expected for row in table.rows for cell in row.cells})
     protocols = sorted({column.protocol for column in table.board.columns})
     seeds = sorted({row.seed for row in table.rows})
+    measured = all(column.reduce == "perplexity" for column in table.board.columns)
+    what = "Perplexity, lower is better, with 95 % bootstrap interval over samples"
+    test = "a paired t-test over the losses of the samples" if measured else "an exact McNemar test"
     lines = [
-        f"Accuracy in % with 95 % Wilson interval; {table.data_name} ({table.data}), "
+        f"{what if measured else 'Accuracy in % with 95 % Wilson interval'}; {table.data_name} ({table.data}), "
         f"n = {', '.join(map(str, counts))}; protocol {', '.join(protocols)}; seed {', '.join(map(str, seeds))}.",
-        "= marks ranks shared because an exact McNemar test (p >= 0.05) cannot tell the models apart.",
+        f"= marks ranks shared because {test} (p >= 0.05) cannot tell the models apart.",
     ]
     means = [column.title for column in table.board.columns if column.reduce in ("mean", "top5", "mce")]
     if means:

@@ -259,6 +259,42 @@ CATALOGUE: dict[str, Entry] = {
         _KPCA,
         ("fan", "symmetric", "rpc", "digits", "bundled"),
     ),
+    "softmax_lm": Entry(
+        "robustkpca.models.language:softmax_lm",
+        "word-level language model, softmax attention, 44 million parameters",
+        _KPCA,
+        ("language", "text", "softmax"),
+    ),
+    "symlm": Entry(
+        "robustkpca.models.language:symlm",
+        "word-level language model whose keys are its queries, 44 million parameters",
+        _KPCA,
+        ("language", "text", "symmetric"),
+    ),
+    "rpc_symlm": Entry(
+        "robustkpca.models.language:rpc_symlm",
+        "Symlm with RPC attention in chosen layers",
+        _KPCA,
+        ("language", "text", "symmetric", "rpc"),
+    ),
+    "softmax_lm_novel": Entry(
+        "robustkpca.models.language:softmax_lm_novel",
+        "small softmax language model of a novel, with bundled weights",
+        _KPCA,
+        ("language", "text", "softmax", "bundled"),
+    ),
+    "symlm_novel": Entry(
+        "robustkpca.models.language:symlm_novel",
+        "small symmetric language model of a novel, with bundled weights",
+        _KPCA,
+        ("language", "text", "symmetric", "bundled"),
+    ),
+    "rpc_symlm_novel": Entry(
+        "robustkpca.models.language:rpc_symlm_novel",
+        "small RPC language model of a novel, with bundled weights",
+        _KPCA,
+        ("language", "text", "symmetric", "rpc", "bundled"),
+    ),
 }
 
 _WHERE = {

@@ -55,18 +55,6 @@ class TorchClassifier:
         self.outputs: int | None = None
         self._affine = _affine(spec.preprocessing, self.device)
 
-    def halve(self) -> bool:
-        """Make passes half as large, for a device with too little memory; tell whether they could be.
-
-        No logit depends on it.
-        """
-        if self.batch_size <= ROWS:
-            return False
-        self.batch_size = -(-self.batch_size // (2 * ROWS)) * ROWS
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        return True
-
     def normalised(self) -> TorchClassifier:
         """Return the same network for images that are normalised already, as the ``published`` protocol attacks it."""
         preprocessing = replace(self.spec.preprocessing, mean=(), std=())

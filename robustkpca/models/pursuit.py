@@ -141,7 +141,7 @@ def principal_component_pursuit_attention(keys: Tensor, values: Tensor, pursuit:
         has gone through it, and no matrix of all pairs of tokens. Gradients are of first order only.
     """
     original, _, level = _prepared(keys, pursuit)
-    shares = _shares(pursuit)
+    shares = shares_of(pursuit)
     kept = _left(original, level, shares[0])
     low_rank, before = symmetric_attention(kept.to(keys.dtype), values).to(original.dtype), original.new_zeros(())
     for share in shares[1:]:
@@ -186,7 +186,7 @@ def passes(keys: Tensor, values: Tensor, pursuit: Pursuit) -> Iterator[Pass]:
         left out, and so is attention dropout, which every published recipe sets to 0.
     """
     original, mu, level = _prepared(keys, pursuit)
-    shares = _shares(pursuit)
+    shares = shares_of(pursuit)
 
     low_rank = dual = original.new_zeros(())
     for iteration, share in enumerate(shares, start=1):
@@ -214,7 +214,7 @@ def _prepared(keys: Tensor, pursuit: Pursuit) -> tuple[Tensor, Tensor, Tensor]:
     return original, mu, pursuit.lambda_ * mu if pursuit.threshold == "lambda*mu" else pursuit.lambda_ / mu
 
 
-def _shares(pursuit: Pursuit) -> list[float | None]:
+def shares_of(pursuit: Pursuit) -> list[float | None]:
     """Return, for each pass, which share of what is left over becomes ``S``; ``None`` where it is shrunk instead."""
     return [_SHARE.get(pursuit.variant)] * (pursuit.iterations - 1) + [None]
 

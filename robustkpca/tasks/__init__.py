@@ -8,4 +8,9 @@ CATALOGUE = {
         "one label per image; a verdict per sample",
         tags=("images",),
     ),
+    "language": Entry(
+        "robustkpca.tasks.language:LANGUAGE",
+        "the losses of the tokens of a line; a perplexity over all lines",
+        tags=("text",),
+    ),
 }

@@ -10,12 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robustkpca.audit import check_model, untrained
+from robustkpca.data.dataset import Dataset
+from robustkpca.data.layout import open_data
 from robustkpca.draws import Draws
 from robustkpca.judge import judge_attack, judge_clean, judge_corruption, judge_in_turn, judge_published
 from robustkpca.judgement import Judgement
+from robustkpca.matrix import ModelChoice
 from robustkpca.meter import margins
 from robustkpca.models.classifier import TorchClassifier
+from robustkpca.models.loading import load_model
 from robustkpca.records import Verdict
+from robustkpca.tasks.task import refuse_other_inputs
 from robustkpca.threats import Protocol, ThreatModel
 
 
@@ -71,26 +77,51 @@ class Classification:
     """Turns judgements into columns of records."""
 
     name: str = "classification"
+    inputs: str = "images"
+    reduction: str = "worst"
+
+    def refuse(self, threat: ThreatModel) -> None:
+        """Refuse what changes something else than images."""
+        refuse_other_inputs(self, threat)
+
+    def open(self, source: str, classes: int | None) -> Dataset:
+        """Open labelled images."""
+        return open_data(source, classes=classes)
+
+    def load(self, choice: ModelChoice, device: str, batch_size: int | str) -> TorchClassifier:
+        """Load a classifier of [0, 1] images."""
+        return load_model(
+            choice.name,
+            choice.checkpoint,
+            device,
+            use_ema=choice.use_ema,
+            preprocessing=choice.preprocessing,
+            dtype=choice.dtype,
+            batch_size=batch_size,
+        )
+
+    def look(self, model: TorchClassifier, data: Dataset, positions: Sequence[int]) -> list[str]:
+        """Check logits and gradients of a few images, see `robustkpca.audit.check_model`."""
+        images = data.read(positions, model.spec.preprocessing)
+        return check_model(model, images, data.spec.classes) + untrained(model.spec)
 
     def measure(
         self,
         model: TorchClassifier,
-        images: Tensor,
+        samples: Tensor,
         labels: Tensor,
         threat: ThreatModel,
         *,
         seed: int,
-        samples: Sequence[str],
+        ids: Sequence[str],
     ) -> dict[str, list[Any]]:
-        """Return the measured columns of one shard, one entry per sample.
+        """Return the measured columns of one shard, one entry per image.
 
         Columns: label, clean_prediction, prediction, top5, loss (nats), confidence, margin (logits), verdict, distance,
         forwards, backwards, zero_gradients, nonfinite_gradients, best_margin (logits, of attacks that show their last image
         alone), detail.
         """
-        result = judge_threat(
-            model, images.to(model.device), labels.to(model.device), threat, seed=seed, samples=samples
-        )
+        result = judge_threat(model, samples.to(model.device), labels.to(model.device), threat, seed=seed, samples=ids)
         logits, labels = result.logits.double(), result.labels
         ranks = (logits > logits.gather(1, labels.unsqueeze(1))).sum(1)
         return {

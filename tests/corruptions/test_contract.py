@@ -16,7 +16,7 @@ from robustkpca.draws import Draws
 from robustkpca.errors import BadValue
 from robustkpca.testing import check_corruption
 
-ENTRIES = registry.entries("corruptions")
+ENTRIES = {name: one for name, one in registry.entries("corruptions").items() if "images" in one.tags}
 NAMES = sorted(ENTRIES)
 RANDOM = [name for name in NAMES if "random" in ENTRIES[name].tags]
 

@@ -16,7 +16,7 @@ from robustkpca import registry
 from robustkpca.corruptions import weather
 from robustkpca.draws import Draws
 
-NAMES = sorted(registry.entries("corruptions"))
+NAMES = sorted(name for name, one in registry.entries("corruptions").items() if "images" in one.tags)
 OFF_BY_ONE = {
     "motion_blur": "sums in float32, those of ImageMagick in float64",
     "snow": "as motion_blur, in the smear of its flakes",
