@@ -39,7 +39,7 @@ LANGUAGE = Benchmark(
     "language",
     task="language",
 )
-SENTENCES = Benchmark("sentences", "", (), "sentences", task="text-classification")
+SENTENCES = Benchmark("sentences", "", (), "sentences", task="sentences")
 
 CATALOGUE = {
     "digits": Entry(

@@ -13,7 +13,7 @@ CATALOGUE = {
         "the losses of the tokens of a line; a perplexity over all lines",
         tags=("text",),
     ),
-    "text-classification": Entry(
+    "sentences": Entry(
         "robustkpca.tasks.sentences:SENTENCES",
         "one label per sentence; a verdict per sample",
         tags=("text",),

@@ -25,7 +25,14 @@ from robustkpca.threats import ThreatModel
 
 
 def changed_texts(texts: Sequence[str], threat: ThreatModel, *, seed: int, ids: Sequence[str]) -> list[str]:
-    """Return sentences under ``clean`` or a corruption of text, each by the stream of its id, the seed and the threat."""
+    """Return sentences under a threat.
+
+    Args:
+        texts: The sentences.
+        threat: ``clean``, or a corruption of text.
+        seed: Key of the random streams, with the threat and the id.
+        ids: One per sentence.
+    """
     if threat.call.name == "clean":
         return list(texts)
     draws = Draws.of(ids, seed=seed, threat=str(threat))
@@ -36,7 +43,7 @@ def changed_texts(texts: Sequence[str], threat: ThreatModel, *, seed: int, ids: 
 class SentenceClassification:
     """Judges sentences: mistaken as they are, broken by a change, or survived."""
 
-    name: str = "text-classification"
+    name: str = "sentences"
     inputs: str = "text"
     reduction: str = "worst"
 
