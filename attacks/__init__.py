@@ -35,13 +35,13 @@ CATALOGUE = {
         "robustkpca.attacks.apgd:apgd_dlr",
         "Auto-PGD on the difference of logits ratio, which large logits cannot hide",
         "Croce and Hein 2020",
-        ("white-box", "gradient", "linf", "l2", "l1"),
+        ("white-box", "gradient", "three-classes", "linf", "l2", "l1"),
     ),
     "apgd_t": Entry(
         "robustkpca.attacks.apgd:apgd_t",
         "Auto-PGD towards each of the most likely other classes",
         "Croce and Hein 2020",
-        ("white-box", "gradient", "linf", "l2", "l1"),
+        ("white-box", "gradient", "four-classes", "linf", "l2", "l1"),
         version=2,
     ),
     "fab": Entry(

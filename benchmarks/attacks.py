@@ -1,6 +1,8 @@
 """Compare the attacks of AutoAttack with those of the package pyautoattack: processor seconds and verdicts.
 
     python benchmarks/attacks.py [--budget linf:0.12] [--models robust,undefended] [--images 64] [--repeats 3]
+    python benchmarks/attacks.py --budget linf:4/255 --models efficientnet_lite0 --data imagenet/val --images 8
+    python benchmarks/attacks.py --budget linf:0.12 --models 'vit_digits(dim=96)' --checkpoint robust.safetensors
 
 Both run in this process with the same networks, images, batch size and threads, in turn. ``robust`` is the adversarially
 trained network of tests/golden/attacks, ``undefended`` a bundled one. Processor seconds are compared, which other processes
@@ -22,7 +24,9 @@ from safetensors.torch import load_file
 
 from robustkpca import registry
 from robustkpca.budget import Budget, Norm
+from robustkpca.data import open_data
 from robustkpca.data.digits import digits
+from robustkpca.data.selection import selection
 from robustkpca.draws import Draws
 from robustkpca.judge import judge_attack
 from robustkpca.models.classifier import TorchClassifier
@@ -58,7 +62,9 @@ class Normalised(torch.nn.Module):
         return self.network(self.normalise(images))
 
 
-def model_and_images(name: str, count: int) -> tuple[TorchClassifier, torch.Tensor, torch.Tensor]:
+def model_and_images(
+    name: str, count: int, data: str | None, checkpoint: str | None
+) -> tuple[TorchClassifier, torch.Tensor, torch.Tensor]:
     """Return a classifier, images and labels."""
     if name == "robust":
         network = torch.nn.Sequential(
@@ -74,11 +80,12 @@ def model_and_images(name: str, count: int) -> tuple[TorchClassifier, torch.Tens
         network.load_state_dict(load_file(GOLDEN / "cnn_state_dict.safetensors"))
         data = load_file(GOLDEN / "test_data_and_logits.safetensors")
         return wrap(network.eval(), batch_size=count), data["x"][:count], data["y"][:count]
-    classifier = load_model("symvit_digits" if name == "undefended" else name, batch_size=count)
+    classifier = load_model("symvit_digits" if name == "undefended" else name, checkpoint, batch_size=count)
     classifier.network.eval()
-    held = digits()
-    images = held.read(range(count), classifier.spec.preprocessing)
-    return classifier, images, torch.tensor(held.labels[:count])
+    held = digits() if data is None else open_data(data)
+    chosen = selection(held.ids, count)
+    images = held.read(chosen, classifier.spec.preprocessing)
+    return classifier, images, torch.tensor([held.labels[position] for position in chosen])
 
 
 def ours(
@@ -143,13 +150,15 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data", help="folder of images; the bundled digits where it is not given")
+    parser.add_argument("--checkpoint", help="weights of the models that are named")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     budget = Budget.parse(options.budget)
     print("| model | attack | ours, s | pyautoattack, s | ratio | survivors, ours | theirs | verdicts that differ |")
     print("|---|---|---|---|---|---|---|---|")
     for name in options.models.split(","):
-        classifier, images, labels = model_and_images(name, options.images)
+        classifier, images, labels = model_and_images(name, options.images, options.data, options.checkpoint)
         network = Normalised(classifier)
         for attack in options.attacks.split(","):
             attacks = STANDARD if attack == "standard" else (attack,)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from robustkpca.audit import check_model, rehearse_threats
 from robustkpca.data.inputs import checked_images, checked_labels
 from robustkpca.errors import BadValue
+from robustkpca.few_classes import few_classes
 from robustkpca.indicators import Flag
 from robustkpca.masking import KINDS, useless
 from robustkpca.models.classifier import TorchClassifier
@@ -125,6 +126,7 @@ def attack(
         result = judge_threat(classifier, images, labels, one, seed=seed, samples=ids)
     survived = [verdict is Verdict.SURVIVED for verdict in result.verdicts]
     shares = useless(survived, {kind: getattr(result.meter, kind).cpu().numpy() for kind in KINDS})
+    flags += few_classes(one, outputs)
     flags += [str(Flag(kind, f"on {share} of the surviving samples")) for kind, share in shares.items()]
     return AttackResult(
         tuple(result.verdicts),

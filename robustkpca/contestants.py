@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from robustkpca.audit import Misleading
+from robustkpca.crews import devices_of
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.digits import DIGITS
 from robustkpca.errors import BadValue, Unusable, UserError
@@ -32,12 +33,14 @@ class Contestant:
         choice: As the user named it.
         spec: What it is.
         flags: Remarks for the headers.
+        reading: How it reads samples, in which precision, and where.
         model: The model itself; ``None`` where it has to be loaded again.
     """
 
     choice: ModelChoice
     spec: ModelSpec
     flags: tuple[str, ...]
+    reading: str
     model: Model | None
 
 
@@ -58,7 +61,7 @@ def contestants(
     """
     held = 0
     for choice in choices:
-        model: Model = task.load(choice, matrix.device, matrix.batch_size)
+        model: Model = task.load(choice, devices_of(matrix.device)[0], matrix.batch_size)
         try:
             flags = task.look(model, data, _first_sound(data, positions, model.spec.preprocessing))
         except UserError as error:
@@ -70,12 +73,13 @@ def contestants(
             log.warning("%s: %s", choice.name, flag)
         log.info("%s: %s, weights %s", choice.name, model.spec.preprocessing, model.spec.weights[:12])
         held += sum(p.numel() * p.element_size() for p in model.network.parameters())
-        yield Contestant(choice, model.spec, tuple(flags), model if held <= _HELD_BYTES else None)
+        reading = f"{getattr(model, 'reading', model.spec.preprocessing)}, {model.spec.dtype} on {matrix.device}"
+        yield Contestant(choice, model.spec, tuple(flags), reading, model if held <= _HELD_BYTES else None)
 
 
 def reloaded(task: Task, one: Contestant, matrix: Matrix) -> Model:
     """Load a checked model again, and see that it is still the same."""
-    model: Model = task.load(one.choice, matrix.device, matrix.batch_size)
+    model: Model = task.load(one.choice, devices_of(matrix.device)[0], matrix.batch_size)
     if model.spec.id != one.spec.id:
         raise Unusable(
             f"model {one.choice.name}: its weights or its file were changed while the run was under way; "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +19,19 @@ from robustkpca.audit import guessed, rehearse_threats
 from robustkpca.benchmarks import find_benchmark
 from robustkpca.board_files import SUFFIX, open_board
 from robustkpca.boards import Board, board_of, spelled
-from robustkpca.contestants import contestants, damaged_samples, reloaded
+from robustkpca.contestants import Contestant, contestants, damaged_samples, reloaded
+from robustkpca.crews import crew_of
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.selection import selection
 from robustkpca.errors import BadValue, Unusable, unknown
+from robustkpca.jobs import Job, code_fingerprint
 from robustkpca.matrix import Matrix, ModelChoice
 from robustkpca.progress import Reporter
 from robustkpca.runner import Shard, plan, run
 from robustkpca.store import ResultStore
 from robustkpca.tasks.task import Task, find_task
 from robustkpca.threats import WORST_OF, Protocol, ThreatModel, official, spread
+from robustkpca.workers import deal
 
 if TYPE_CHECKING:  # annotations only
     import pandas
@@ -119,34 +123,90 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     missing = {model: _samples(shards) for model, shards in groups.items()}
     reporter.planned(sum(missing.values()))
     _keep_config(matrix, store.folder)
-    for one in loaded:
-        if not groups[one.spec.id]:
-            continue
-        model = one.model or reloaded(task, one, matrix)
-        reporter.model(model, missing[one.spec.id])
-        try:
-            run(
-                task,
-                model,
-                data,
-                groups[one.spec.id],
-                store,
-                planned=len(positions),
-                flags=one.flags,
-                damaged=damaged,
-                progress=reporter.finished,
-            )
-        except OutOfMemoryError as error:
-            raise Unusable(
-                f"model {one.choice.name}: {matrix.device} has too little memory for passes of "
-                f"{model.batch_size} {task.inputs}; "
-                "choose a smaller --batch-size (no verdict depends on it), the same command then continues"
-            ) from error
+    crew = crew_of(matrix.workers, matrix.device) if any(groups.values()) else None
+    if crew is None:
+        for one in loaded:
+            if groups[one.spec.id]:
+                reporter.model(one.spec.label, one.reading, missing[one.spec.id])
+                _run_here(task, one, matrix, data, groups[one.spec.id], store, len(positions), damaged, reporter)
+    else:
+        for one in loaded:
+            if groups[one.spec.id]:
+                reporter.model(one.spec.label, one.reading, missing[one.spec.id])
+        jobs = [
+            job
+            for one in loaded
+            for job in _jobs(task, one, matrix, data, groups[one.spec.id], len(positions), damaged)
+        ]
+        with closing(deal(jobs, crew)) as dealt:
+            for job, records in dealt:
+                for part in records:
+                    store.write(part.cell, part.header, part.samples, part.columns)
+                reporter.finished(ThreatModel.parse(job.cell.threat), len(job.positions))
     samples = frozenset(data.ids[position] for position in positions)
     done = Run(board, tuple(threats), tuple(groups), data, matrix.seed, store, samples)
     for remark in guessed(done.frame()):
         log.warning("%s", remark)
     return done
+
+
+def _run_here(
+    task: Task,
+    one: Contestant,
+    matrix: Matrix,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    store: ResultStore,
+    planned: int,
+    damaged: Mapping[int, str],
+    reporter: Reporter,
+) -> None:
+    """Run the shards of one model in this process."""
+    model = one.model or reloaded(task, one, matrix)
+    try:
+        run(
+            task,
+            model,
+            data,
+            groups,
+            store,
+            planned=planned,
+            flags=one.flags,
+            damaged=damaged,
+            progress=reporter.finished,
+        )
+    except OutOfMemoryError as error:
+        raise Unusable(
+            f"model {one.choice.name}: {matrix.device} has too little memory for passes of {model.batch_size} {task.inputs}, "
+            "the fewest there are; choose a smaller model or another --device, the same command then continues"
+        ) from error
+
+
+def _jobs(
+    task: Task,
+    one: Contestant,
+    matrix: Matrix,
+    data: Dataset,
+    groups: Sequence[Sequence[Shard]],
+    planned: int,
+    damaged: Mapping[int, str],
+) -> Iterator[Job]:
+    """Yield the shards of one model as parcels for workers."""
+    assert matrix.data is not None  # filled in
+    for shard in (shard for shards in groups for shard in shards):
+        yield Job(
+            task.name,
+            shard.cell,
+            shard.positions,
+            one.choice,
+            matrix.batch_size,
+            matrix.data,
+            data.spec.classes,
+            planned,
+            one.flags,
+            {position: damaged[position] for position in shard.positions if position in damaged},
+            code_fingerprint(),
+        )
 
 
 def score(

@@ -3,7 +3,7 @@
 An attack proposes candidates; here each is checked (finite, in range, within budget, misclassified), what is broken leaves,
 and the attack goes on with the rest. Logits that an attack states spare a pass while it runs, and are believed no further:
 what they decided is scored once more at the end. Whatever a model or a plug-in raises is recorded with its text, and the
-other shards go on.
+other shards go on; only that memory is short is left to whoever can make smaller passes.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ def judge_attack(
     except StopIteration:
         if keep is None:
             result.give(standing, Verdict.FAILED, NOTHING)
+    except OutOfMemoryError:  # smaller passes may do
+        raise
     except FAULTS as error:
         result.give(standing, Verdict.FAILED, described(error))
     if proposals is not None:
@@ -176,6 +178,8 @@ def judge_published(
         _compare(result, proposed, own, budget.allows(proposed, images))
         if last.logits is not None:
             _refuse_stated(model, result, everyone, logits, own)
+    except OutOfMemoryError:  # smaller passes may do
+        raise
     except FAULTS as error:
         result.give(everyone, Verdict.FAILED, described(error))
     return result
@@ -221,6 +225,8 @@ def judge_change(model: Classifier, images: Tensor, changed: Tensor, labels: Ten
     try:
         if Verdict.FAILED not in result.verdicts:
             _compare(result, changed, result.meter.logits(changed), torch.ones_like(labels, dtype=torch.bool))
+    except OutOfMemoryError:  # smaller passes may do
+        raise
     except FAULTS as error:
         result.give(torch.arange(len(images)), Verdict.FAILED, described(error))
     return result
@@ -243,6 +249,8 @@ def judge_corruption(
         if not isinstance(changed, Tensor) or (changed.shape, changed.dtype) != (pixels.shape, pixels.dtype):
             kind = f"{tuple(changed.shape)} {changed.dtype}" if isinstance(changed, Tensor) else type(changed).__name__
             raise ValueError(f"the corruption gave {kind} for {tuple(pixels.shape)} {pixels.dtype}")
+    except OutOfMemoryError:  # smaller passes may do
+        raise
     except FAULTS as error:
         result = judge_clean(model, images, labels)
         result.give(torch.arange(len(images)), Verdict.FAILED, described(error))
@@ -323,6 +331,8 @@ def _second_look(model: Classifier, result: Judgement, stated: Tensor) -> None:
         result.give(rows[lost], Verdict.INVALID, "scored once more, the surviving image is not classified correctly")
         standing = ~first & ~lost
         _refuse_stated(model, result, rows[standing], said[standing], own[standing])
+    except OutOfMemoryError:  # smaller passes may do
+        raise
     except FAULTS as error:
         result.give(rows, Verdict.FAILED, described(error))
 

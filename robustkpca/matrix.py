@@ -53,7 +53,8 @@ class Matrix(pydantic.BaseModel):
         seed: Key of the random streams.
         batch_size: Most images of one pass, or ``auto``.
         shard_size: Samples of one shard.
-        device: Where the models run.
+        device: Where the models run; several with commas, or ``all`` GPUs, give a process to each.
+        workers: ``local``, ``local:N`` processes, ``ray``, or ``ray:ADDRESS``; no record depends on it.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
@@ -70,6 +71,7 @@ class Matrix(pydantic.BaseModel):
     batch_size: int | str = "auto"
     shard_size: int = pydantic.Field(default=256, ge=1, le=LARGEST, strict=True)
     device: str = "cpu"
+    workers: str = "local"
 
     @pydantic.field_validator("models", mode="before")
     @classmethod

@@ -64,7 +64,10 @@ _RUN = (
     click.option("--seed", type=int, metavar="S", help="Key of the random streams; default 0."),
     click.option("--batch-size", metavar="N|auto", help="Most images of one pass; results do not depend on it."),
     click.option("--shard-size", type=int, metavar="N", help="Samples that are written at once; default 256."),
-    click.option("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default cpu."),
+    click.option(
+        "--device", metavar="D", help="cpu, cuda, cuda:1, ...; cuda:0,cuda:1 or all for several; default cpu."
+    ),
+    click.option("--workers", metavar="W", help="local, local:N processes, ray or ray:ADDRESS; default local."),
     click.option("--config", metavar="FILE", help="YAML with the same names; options on the command line win."),
     click.option(
         "--out",

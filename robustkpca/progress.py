@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from robustkpca.errors import plain
 
 if TYPE_CHECKING:  # annotations only: the bar appears before torch is imported
-    from robustkpca.tasks.task import Model
     from robustkpca.threats import ThreatModel
 
 
@@ -22,8 +21,8 @@ class Reporter:
     def planned(self, samples: int) -> None:
         """Hear how many verdicts are missing, over all models and threats."""
 
-    def model(self, model: Model, missing: int) -> None:
-        """Hear that a model's turn has come, with the number of its missing verdicts."""
+    def model(self, name: str, reading: str, missing: int) -> None:
+        """Hear that a model's turn has come: its name, how it reads samples, and the number of its missing verdicts."""
 
     def finished(self, threat: ThreatModel, samples: int) -> None:
         """Hear that a shard is written."""
@@ -68,11 +67,10 @@ class TerminalReporter(Reporter):
             self._bars.update(self._total, visible=False)
         self._bars.update(self._total, description="scoring", total=samples)
 
-    def model(self, model: Model, missing: int) -> None:
-        """Hear that a model's turn has come, with the number of its missing verdicts."""
-        self._name = model.spec.label
-        reading = getattr(model, "reading", model.spec.preprocessing)
-        self._say(f"{self._name}: {missing} verdicts, {reading}, {model.spec.dtype} on {model.device}")
+    def model(self, name: str, reading: str, missing: int) -> None:
+        """Hear that a model's turn has come: its name, how it reads samples, and the number of its missing verdicts."""
+        self._name = name
+        self._say(f"{name}: {missing} verdicts, {reading}")
 
     def finished(self, threat: ThreatModel, samples: int) -> None:
         """Hear that a shard is written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -11,18 +12,23 @@ from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from PIL import features
+from torch import OutOfMemoryError
 
 from robustkpca.data.dataset import Dataset
+from robustkpca.few_classes import few_classes
 from robustkpca.installed import installed
+from robustkpca.models.classifier import ROWS
 from robustkpca.records import RunHeader
 from robustkpca.specs import fingerprint
 from robustkpca.store import Cell, ResultStore
 from robustkpca.tasks.task import Model, Task
 from robustkpca.threats import ThreatModel
+
+log = logging.getLogger(__name__)
 
 SHARD_SIZE = 256
 """Samples of one shard: what a crash can cost, and what an attack holds in memory at once."""
@@ -30,6 +36,14 @@ SHARD_SIZE = 256
 _VERSIONED = ("robustkpca", "torch", "torchvision", "timm", "numpy", "scipy", "pillow", "opencv-python-headless")
 Progress = Callable[[ThreatModel, int], None]
 """Called with a threat and the number of samples that were just finished."""
+
+
+class Writer(Protocol):
+    """What takes the records of finished shards."""
+
+    def write(self, cell: Cell, header: RunHeader, samples: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> Any:
+        """Take the records of one shard; see `ResultStore.write`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ def run(
     model: Model,
     data: Dataset,
     groups: Sequence[Sequence[Shard]],
-    store: ResultStore,
+    store: Writer,
     *,
     planned: int,
     flags: Sequence[str] = (),
@@ -114,7 +128,7 @@ def run(
                 header = _header_of(task, model, data, shard, planned, flags)
                 if sound.positions:
                     rows = torch.tensor([where[position] for position in sound.positions])
-                    _run_shard(task, model, data, sound, samples[rows], store, header)
+                    _run_fitting(task, model, data, sound, samples[rows], store, header)
                 if unread:
                     labels, reasons = [data.labels[p] for p in unread], [lost[p] for p in unread]
                     columns = task.unread(labels, reasons)
@@ -141,8 +155,31 @@ def _ahead(
             yield shards, needed[index], samples
 
 
+def _run_fitting(
+    task: Task, model: Model, data: Dataset, shard: Shard, samples: Any, store: Writer, header: RunHeader
+) -> None:
+    """Run a shard in passes that fit into memory: as long as they do not, they are halved."""
+    while True:
+        try:
+            return _run_shard(task, model, data, shard, samples, store, replace(header, batch_size=model.batch_size))
+        except OutOfMemoryError:
+            before = model.batch_size
+            if before <= ROWS:
+                raise
+            model.batch_size = -(-before // (2 * ROWS)) * ROWS
+            if model.device.type == "cuda":
+                torch.cuda.empty_cache()
+            log.warning(
+                "%s: too little memory for passes of %d %s; going on with %d, which changes no verdict",
+                model.spec.label,
+                before,
+                task.inputs,
+                model.batch_size,
+            )
+
+
 def _run_shard(
-    task: Task, model: Model, data: Dataset, shard: Shard, samples: Any, store: ResultStore, header: RunHeader
+    task: Task, model: Model, data: Dataset, shard: Shard, samples: Any, store: Writer, header: RunHeader
 ) -> None:
     cell, ids = shard.cell, [data.ids[position] for position in shard.positions]
     labels = torch.tensor([data.labels[position] for position in shard.positions])
@@ -170,7 +207,7 @@ def _header_of(task: Task, model: Model, data: Dataset, shard: Shard, planned: i
         code=str(Path(__file__).parent),
         planned=planned,
         threat_label=shard.threat.label,
-        flags=(*flags, *_remarks(shard.threat)),
+        flags=(*flags, *_remarks(shard.threat), *few_classes(shard.threat, data.spec.classes)),
     )
 
 

@@ -31,6 +31,7 @@ from robustkpca.models.initialisation import reproducible
 from robustkpca.models.loading import wrap
 from robustkpca.preprocessing import Preprocessing
 from robustkpca.recipes import Recipe
+from robustkpca.strangers import FAULTS, described
 from robustkpca.threats import Protocol, ThreatModel
 
 _timm: Any = timm  # its functions carry no types
@@ -268,8 +269,16 @@ def _adversary(text: str) -> ThreatModel | None:
 def _require_classes(classifier: TorchClassifier, data: Dataset) -> int:
     """Return the number of classes, which must be that of the logits."""
     plain = replace(classifier.spec.preprocessing, mean=(), std=())
+    image = data.read([0], plain)
     with classifier.evaluating():
-        outputs = classifier.logits(data.read([0], plain)).shape[1]
+        try:
+            outputs = classifier.logits(image).shape[1]
+        except FAULTS as error:  # whatever the network says against the image
+            raise Unusable(
+                f"model {classifier.spec.label} cannot take images of {'x'.join(map(str, image.shape[1:]))} (channels x height"
+                f" x width): {described(error)}. Its preprocessing is {classifier.spec.preprocessing}; a network says another"
+                " one in its attribute 'preprocessing'"
+            ) from error
     if outputs != data.spec.classes:
         raise BadValue(
             f"{classifier.spec.label} has {outputs} logits for {data.spec.classes} classes;"

@@ -184,6 +184,12 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, model: str, options: 
         trained(tmp_path, model=model, **options)
 
 
+def test_a_network_that_cannot_take_the_images_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import torch\n\ndef build():\n    return torch.nn.Conv2d(2, 2, 3)\n")
+    with pytest.raises(Unusable, match=r"cannot take images of 3x8x8 .* 'preprocessing'$"):
+        trained(tmp_path, model=f"{tmp_path / 'net.py'}:build")
+
+
 def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "net.pth").write_text("notes")
     with pytest.raises(BadValue, match="is there and holds no training"):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -53,6 +54,47 @@ def test_few_classes_are_enough(classes: int) -> None:
     assert set(whole.verdicts) == {Verdict.BROKEN}
     tiny = rk.attack(network, images[:1], labels[:1], "worst-of(apgd_t(steps=5)@linf:1e-5,fab_t(steps=5)@linf:1e-5)")
     assert not tiny.details[0]
+
+
+@pytest.mark.parametrize(
+    ("classes", "wanted"),
+    [
+        (
+            2,
+            (
+                "few classes: apgd_dlr takes the plain margin, its loss is defined from 3 classes on",
+                "few classes: apgd_t takes the plain margin, its loss is defined from 4 classes on",
+                "few classes: apgd_t goes to 1 classes, not to 9",
+            ),
+        ),
+        (
+            3,
+            (
+                "few classes: apgd_t takes the spread of 3 logits, its loss is defined from 4 classes on",
+                "few classes: apgd_t goes to 2 classes, not to 9",
+            ),
+        ),
+        (9, ("few classes: apgd_t goes to 8 classes, not to 9",)),
+        (10, ()),
+    ],
+)
+def test_the_row_says_what_few_classes_change(classes: int, wanted: tuple[str, ...]) -> None:
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, classes))
+    images = torch.rand(2, 3, 2, 2)
+    threat = "worst-of(apgd_dlr(steps=1)@linf:1e-6,apgd_t(steps=1)@linf:1e-6)"
+    result = rk.attack(network, images, network(images).argmax(1), threat)
+    assert tuple(flag for flag in result.flags if flag.startswith("few")) == wanted
+
+
+def test_the_records_say_what_few_classes_change(tmp_path: Path) -> None:
+    array = tmp_path / "two.npz"
+    images = np.random.default_rng(0).random((4, 2, 2, 3), np.float32)
+    np.savez(array, images=images, labels=np.array([0, 1, 0, 1]))
+    (tmp_path / "net.py").write_text(
+        "import torch\n\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))\n"
+    )
+    frame = rk.score(f"{tmp_path / 'net.py'}:build", "apgd_dlr(steps=1)@linf:0.01", array, classes=2)
+    assert frame["flags"].str.contains("few classes: apgd_dlr takes the plain margin").all()
 
 
 @pytest.mark.parametrize("budget", ["linf:0.03", "l2:0.2", "l1:1"])
