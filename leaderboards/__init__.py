@@ -36,4 +36,9 @@ CATALOGUE = {
         "perplexity, clean and under five corruptions of text, ranked by word swaps",
         tags=("text",),
     ),
+    "sentences": Entry(
+        "robustkpca.leaderboards.language:SENTENCES",
+        "accuracy, clean and under five corruptions of text, and their mean",
+        tags=("text",),
+    ),
 }

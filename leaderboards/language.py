@@ -1,4 +1,4 @@
-"""Perplexity of language models, clean and with changed words."""
+"""What reads text, clean and with changed words and letters: perplexities, and accuracies of classifiers."""
 
 from robustkpca.boards import Board, Column
 
@@ -8,4 +8,9 @@ BOARD = Board(
     "Perplexity",
     tuple(Column(threat, (threat,), "perplexity") for threat in _THREATS),
     rank_by="word-swap",
+)
+SENTENCES = Board(
+    "sentences",
+    "Accuracy on sentences",
+    (*(Column(threat, (threat,)) for threat in _THREATS), Column("mean of changes", _THREATS[1:], "mean")),
 )

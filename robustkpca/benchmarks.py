@@ -39,6 +39,7 @@ LANGUAGE = Benchmark(
     "language",
     task="language",
 )
+SENTENCES = Benchmark("sentences", "", (), "sentences", task="sentences")
 
 CATALOGUE = {
     "digits": Entry(
@@ -64,6 +65,12 @@ CATALOGUE = {
         "the last three chapters of a novel with three bundled language models, or a text of yours with --data",
         "Austen 1817, in the public domain; as in the R package janeaustenr",
         ("text", "bundled"),
+    ),
+    "sentences": Entry(
+        "robustkpca.benchmarks:SENTENCES",
+        "labelled sentences, one a line with the class in front, as SST-5 lies; needs --data",
+        "Socher et al. 2013",
+        ("text",),
     ),
 }
 

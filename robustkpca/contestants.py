@@ -98,7 +98,7 @@ def _first_sound(data: Dataset, positions: Sequence[int], preprocessing: Preproc
         if len(sound) >= 8:
             break
     if not sound:
-        raise BadValue(f"none of the {len(positions)} samples can be read: {next(iter(damaged.values()))}")
+        raise BadValue(f"none of the {len(positions)} images can be read: {next(iter(damaged.values()))}")
     return sound[:8]
 
 

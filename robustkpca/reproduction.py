@@ -19,6 +19,8 @@ def command(header: Mapping[str, Any]) -> str:
     words = ["robustkpca", "score", shlex.quote(model["label"] or model["name"])]
     if model["checkpoint"]:
         words += ["--checkpoint", f"FILE_WITH_SHA256_{model['checkpoint'][:12]}"]
+    if header["task"] != "classification":  # every other task has a benchmark of its name
+        words += ["--benchmark", shlex.quote(header["task"])]
     if data["path"]:
         words += ["--data", shlex.quote(data["path"])]
     if header["planned"] < data["size"]:

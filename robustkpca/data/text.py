@@ -93,7 +93,7 @@ def open_text(source: str | Path) -> Lines:
     name, _, split = place.partition("/")
     notices: tuple[str, ...] = ()
     if name == "novel" and (split or "test") in SPLITS:
-        lines, title, path = novel(split or "test"), place, ""
+        lines, title, path = novel(split or "test"), place, place
     else:
         file = _file(Path(place))
         lines, title, path = _lines(file), file.parent.name if Path(place).is_dir() else file.name, place

@@ -295,6 +295,12 @@ CATALOGUE: dict[str, Entry] = {
         _KPCA,
         ("language", "text", "symmetric", "rpc", "bundled"),
     ),
+    "sentence_transformer": Entry(
+        "robustkpca.models.sentence:sentence_transformer",
+        "small classifier of sentences, with any attention",
+        "Vaswani et al. 2017",
+        ("sentences", "text", "any"),
+    ),
 }
 
 _WHERE = {

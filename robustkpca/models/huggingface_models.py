@@ -1,4 +1,4 @@
-"""Image classifiers of Hugging Face's transformers, as ``huggingface/<folder or name>``, where transformers is installed."""
+"""Models of Hugging Face's transformers, as ``huggingface/<folder or name>``, where transformers is installed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from robustkpca.errors import BadValue, Unusable
+from robustkpca.models import huggingface_language
 from robustkpca.preprocessing import Preprocessing
 
 _INTERPOLATION = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # the numbers of Pillow, which configs carry
@@ -28,20 +29,26 @@ class ImageClassifier(nn.Module):
         return logits
 
 
-def create(name: str) -> ImageClassifier:
-    """Load a classifier with its weights.
+def create(name: str, *, task: str = "images") -> nn.Module:
+    """Load a classifier of images, or a causal language model, with its weights.
 
     Args:
         name: A folder with ``config.json`` and safetensors weights; or a name on the Hub, which transformers downloads or takes
             from its cache. Code that comes with a model is never run.
+        task: ``images``, or ``language`` for a causal language model.
 
     Returns:
-        The classifier with ``preprocessing``: resize, central crop, mean and deviation of its image processor.
+        A causal model as `robustkpca.models.huggingface_language.create` gives it, or
+        the classifier with ``preprocessing``: resize, central crop, mean and deviation of its image processor.
 
     Raises:
         Unusable: If transformers is not installed, or the model cannot be had.
-        BadValue: If its image processor does something that a preprocessing cannot say.
+        BadValue: If its image processor does something that a preprocessing cannot say, or there is no such task.
     """
+    if task == "language":
+        return huggingface_language.create(name)
+    if task != "images":
+        raise BadValue(f"huggingface/{name}: task is {task!r}; expected images or language")
     try:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
     except ImportError:

@@ -13,4 +13,9 @@ CATALOGUE = {
         "the losses of the tokens of a line; a perplexity over all lines",
         tags=("text",),
     ),
+    "sentences": Entry(
+        "robustkpca.tasks.sentences:SENTENCES",
+        "one label per sentence; a verdict per sample",
+        tags=("text",),
+    ),
 }

@@ -24,6 +24,9 @@ from robustkpca.strangers import FAULTS, described
 from robustkpca.tasks.task import refuse_other_inputs
 from robustkpca.threats import WORST_OF, ThreatModel
 
+STRANGE = 0.1
+"""The share of unknown words from which on a reader is told; all are one token, which alone makes a perplexity low."""
+
 
 @lru_cache(maxsize=8)
 def changed_lines(text: Lines, threat: ThreatModel, seed: int) -> tuple[str, ...]:
@@ -96,7 +99,7 @@ class LanguageModelling:
             raise Unusable(
                 f"model {model.spec.label} gives NaN or infinite losses for clean text; are the weights whole?"
             )
-        return untrained(model.spec)
+        return untrained(model.spec) + _strange_words(model, data)
 
     def measure(
         self,
@@ -143,6 +146,20 @@ class LanguageModelling:
         counted = {name: [0] * count for name in ("tokens", "unknown", "forwards", "backwards")}
         nothing: dict[str, list[Any]] = {"label": list(labels), "loss": [float("nan")] * count, **counted}
         return nothing | {"verdict": [Verdict.FAILED.value] * count, "detail": list(reasons)}
+
+
+def _strange_words(model: LanguageModel, data: Lines) -> list[str]:
+    """Return a remark if a good part of a text is unknown to the model, which then has little to foresee."""
+    numbers = getattr(model.words, "numbers", None)
+    if numbers is None:
+        return []
+    words = [word for line in data.lines for word in line.split()]
+    share = sum(word not in numbers for word in words) / max(1, len(words))
+    return (
+        [f"{100 * share:.0f} % of the words are unknown to its vocabulary and count as <unk>"]
+        if share > STRANGE
+        else []
+    )
 
 
 LANGUAGE = LanguageModelling()

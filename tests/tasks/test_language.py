@@ -236,3 +236,10 @@ def test_infinite_losses_are_refused_before_the_run() -> None:
 def test_tasks_are_found_by_name() -> None:
     assert find_task("language") is LANGUAGE
     assert find_task("classification").reduction == "worst"
+
+
+def test_the_command_that_makes_a_record_again_names_benchmark_and_window() -> None:
+    frame = rk.score("symlm_novel", "clean", benchmark="language", data=DATA, limit=2)
+    (command,) = set(frame["command"])
+    assert command.startswith("robustkpca score symlm_novel ")
+    assert command.endswith(f" --benchmark language --data {DATA} --limit 2")
