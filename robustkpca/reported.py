@@ -32,6 +32,8 @@ _MODELS: dict[str, tuple[str, str, dict[str, str]]] = {
     "DeiT-base": ("softmax_vit", "base", {}),
 }
 """Reported models that this project builds: family, size, and the options that tell them apart."""
+_DEFAULTS = {"iterations": "4", "layers": "0"}
+"""What the models of the RPC family take where these options are not given."""
 _CLEAN, _CORRUPTED = "ImageNet-1K val", "ImageNet-C"
 _ATTACKED = re.compile(r"ImageNet-1K val, (?P<attack>PGD|FGSM) highest perturbation$")
 
@@ -148,7 +150,8 @@ def _reasons(table: Table, row: Row, column: Column, cell: Cell, record: dict[st
     ours = _NAME.match(row.name.partition(" #")[0])
     if ours is None or ours["size"] != size:
         reasons.append(f"model size {ours['size'] if ours else 'unknown'}, reported {size}")
-    given = _options(ours["options"] or "") if ours else {}
+    defaults = _DEFAULTS if ours and ours["name"] == "rpc_symvit" else {}
+    given = defaults | (_options(ours["options"] or "") if ours else {})
     if given != options:
         reasons.append(f"model options {_spelled(given)}, reported {_spelled(options)}")
     if not row.checkpoint:

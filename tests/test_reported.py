@@ -93,3 +93,12 @@ def test_the_formats_hold_the_same_numbers() -> None:
     assert summary(pairs) in render_reported(pairs, "markdown")
     with pytest.raises(UserError, match="format"):
         render_reported(pairs, "latex")
+
+
+@pytest.mark.parametrize(
+    ("name", "iterations"),
+    [("rpc_symvit_tiny", 4), ("rpc_symvit_tiny(iterations=6)", 6), ("rpc_symvit_tiny(layers=0)", 4)],
+)
+def test_options_with_their_default_value_need_not_be_written(name: str, iterations: int) -> None:
+    agreeing = {pair.reported_model for pair in beside([table(row(name))]) if pair.inside is not None}
+    assert agreeing == {f"RPC-SymViT-tiny ({iterations}iter/layer1)"}
