@@ -8,8 +8,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from robustkpca.boards import Board, Cell, Column, Row, Table
+from robustkpca.commands import cli
 from robustkpca.errors import UserError
 from robustkpca.reported import Reported, beside, records, render_reported, summary
 
@@ -102,3 +104,15 @@ def test_the_formats_hold_the_same_numbers() -> None:
 def test_options_with_their_default_value_need_not_be_written(name: str, iterations: int) -> None:
     agreeing = {pair.reported_model for pair in beside([table(row(name))]) if pair.inside is not None}
     assert agreeing == {f"RPC-SymViT-tiny ({iterations}iter/layer1)"}
+
+
+@pytest.mark.parametrize(("value", "code"), [(0.7044, 0), (0.72, 1)])
+def test_check_ends_with_1_where_a_comparable_number_disagrees(
+    value: float, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = replace(CELL, value=value, low=value - 0.001, high=value + 0.001)
+    monkeypatch.setattr("robustkpca.store.read", lambda *folders: None)
+    monkeypatch.setattr("robustkpca.boards.leaderboard", lambda frame, board, radii: [table(row(cell=cell))])
+    result = CliRunner().invoke(cli, ["leaderboard", "--check", "reported"])
+    assert result.exit_code == code, result.output
+    assert "1 reported numbers compared" in result.output
