@@ -142,9 +142,18 @@ def score(
 @click.option(
     "--radii", metavar="R,R,...", help="Robust accuracy there, from attacks without a radius, e.g. 2/255,8/255."
 )
+@click.option("--with", "beside", type=click.Choice(["reported"]), help="List the numbers of the papers beside ours.")
+@click.option("--check", type=click.Choice(["reported"]), help="Exit with 1 where a comparable number disagrees.")
 @click.option("--out", metavar="FILE", help="Write here instead of printing.")
 def leaderboard(
-    folders: tuple[str, ...], board: str | None, form: str, costs: bool, radii: str | None, out: str | None
+    folders: tuple[str, ...],
+    board: str | None,
+    form: str,
+    costs: bool,
+    radii: str | None,
+    beside: str | None,
+    check: str | None,
+    out: str | None,
 ) -> None:
     """Print the leaderboard of what results folders hold; ./results where none is named.
 
@@ -153,7 +162,10 @@ def leaderboard(
     robustkpca leaderboard results --board quick --format csv --out quick.csv
     robustkpca leaderboard results --format html --out leaderboard.html
     robustkpca leaderboard results --radii 2/255,4/255,8/255
+    robustkpca leaderboard results --with reported --format markdown
+    robustkpca leaderboard results --check reported
     """
+    from robustkpca import reported
     from robustkpca.board_files import SUFFIX, read_board
     from robustkpca.boards import leaderboard as fill
     from robustkpca.boards import spelled
@@ -169,11 +181,27 @@ def leaderboard(
         else board
     )
     tables = fill(frame, own, radii=radii.split(",") if radii else ())
-    if out is None:
+    pairs = reported.beside(tables) if beside or check else []
+    if out is None and not (beside or check):
         print_tables(tables, form, costs=costs)
         return
+    if beside or check:
+        text = reported.render_reported(pairs, form or "markdown")
+    else:
+        text = render(tables, form or "markdown", costs=costs)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        _write_text(out, text)
+    if check:
+        say(reported.summary(pairs))
+        if any(pair.inside is False for pair in pairs):
+            raise SystemExit(1)
+
+
+def _write_text(out: str, text: str) -> None:
     try:
-        Path(out).write_text(render(tables, form or "markdown", costs=costs), encoding="utf-8")
+        Path(out).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadValue(f"--out {out[:100]}: {reason}; expected a file that can be written") from None
