@@ -53,6 +53,12 @@ class Cell:
         return f"records/{self.model}/{slug(re.sub(r'[(].*[)]', '', self.threat))}-{key}"
 
 
+_SHARD = "shard"
+"""Column that tells, while records are joined, which file each is from."""
+_SAME_LOSS = 1e-3
+"""How far, relative to one plus its size, two runs on different machines may differ in a loss."""
+
+
 class ResultStore:
     """The records under one folder.
 
@@ -169,12 +175,13 @@ def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
     if not paths:
         raise _nothing_in(where)
     parts = []
-    for path in paths:
+    for number, path in enumerate(paths):
         table, header = read_shard(path)
         for name, value in _named(header).items():
             table = table.append_column(name, _constant(value, len(table)))
         each = header["seconds"] / max(1, len(table))
-        parts.append(table.append_column("seconds", pyarrow.array([each] * len(table), pyarrow.float64())))
+        table = table.append_column("seconds", pyarrow.array([each] * len(table), pyarrow.float64()))
+        parts.append(table.append_column(_SHARD, pyarrow.array([number] * len(table), pyarrow.int32())))
     try:
         frame = pyarrow.concat_tables(parts, promote_options="permissive").to_pandas()
     except pyarrow.ArrowException as error:
@@ -186,18 +193,33 @@ def _frame(paths: Sequence[Path], where: str) -> pandas.DataFrame:
         frame = frame[~given_up]
     repeated = frame.duplicated(list(KEY), keep=False)
     if repeated.any():
-        outcomes = frame[repeated].drop_duplicates([*KEY, "verdict"])
-        unequal = outcomes[outcomes.duplicated(list(KEY))]
-        if len(unequal):
-            first = unequal.iloc[0]
-            sides = outcomes.loc[(outcomes[list(KEY)] == first[list(KEY)]).all(axis=1), "verdict"]
-            raise BadValue(
-                f"two runs in {where} disagree about sample {first['sample']} of {first['model']} under {first['threat']}: "
-                f"{' and '.join(sides)}; delete the shards of one of them"
-            )
+        _refuse_disagreement(frame[repeated], paths)
         frame = frame.drop_duplicates(list(KEY))
+    frame = frame.drop(columns=_SHARD)
     ordered: pandas.DataFrame = frame.sort_values(list(KEY), kind="stable", ignore_index=True, key=_plain)
     return ordered
+
+
+def _refuse_disagreement(repeated: pandas.DataFrame, paths: Sequence[Path]) -> None:
+    """Refuse records of one key with different verdicts, or with different losses where nothing else is measured."""
+    by_key = repeated.groupby(list(KEY), observed=True, sort=False)
+    differ = by_key["verdict"].transform("nunique") > 1
+    if "loss" in repeated:
+        measured = repeated["verdict"] == Verdict.MEASURED.value
+        spread = by_key["loss"].transform("max") - by_key["loss"].transform("min")
+        differ |= measured & (spread > _SAME_LOSS * (1 + repeated["loss"].abs()))
+    if not differ.any():
+        return
+    first = repeated[differ].iloc[0]
+    sides = repeated[differ & (repeated[list(KEY)] == first[list(KEY)]).all(axis=1)]
+    said = sides["verdict"].astype(str)
+    if first["verdict"] == Verdict.MEASURED.value:
+        said = sides["loss"].map("loss {:.6g}".format)
+    texts = [f"{text} in {paths[number]}" for text, number in zip(said, sides[_SHARD], strict=True)]
+    raise BadValue(
+        f"two runs disagree about sample {first['sample']} of {first['model']} under {first['threat']}: "
+        f"{' and '.join(texts)}; delete one of the two files"
+    )
 
 
 def _nothing_in(where: str) -> BadValue:

@@ -499,20 +499,20 @@ def _late(photos: Path) -> int:
     return selection(open_data(photos).ids)[20]
 
 
-def test_too_little_memory_is_mended_by_a_smaller_batch(run: Run, inputs: Path) -> None:
-    words = [
-        "score",
-        f"{inputs}/net.py:Net(most=8)",
-        "--data",
-        inputs / "good.npz",
-        "--threats",
-        "clean",
-        "fgsm@linf:0.1",
-    ]
-    done = run(*words)
+def test_passes_that_do_not_fit_are_halved_and_the_fewest_end_the_run(run: Run, inputs: Path) -> None:
+    def words(most: int) -> list[str | Path]:
+        model, data = f"{inputs}/net.py:Net(most={most})", inputs / "good.npz"
+        return ["score", model, "--data", data, "--threats", "clean", "fgsm@linf:0.1"]
+
+    done = run(*words(8))
+    assert done.code == 0
+    assert "too little memory for passes of 32 images; going on with 16, which changes no verdict" in "".join(
+        done.lines
+    )
+    done = run(*words(7))
     assert done.code == 2
-    assert "cpu has too little memory for passes of 32 images; choose a smaller --batch-size" in done.lines[-1]
-    assert run(*words, "--batch-size", "8").code == 0
+    assert "cannot take images" in done.lines[-1]
+    assert "no room" in done.lines[-1]
 
 
 def test_an_interrupted_run_keeps_its_shards_and_continues(run: Run, inputs: Path, tmp_path: Path) -> None:

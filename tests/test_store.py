@@ -371,7 +371,16 @@ def test_two_runs_that_disagree_are_an_error_that_names_both_sides(tmp_path: Pat
         read(tmp_path / "x", tmp_path / "y")
     message = str(caught.value)
     assert all(part in message for part in (str(tmp_path / "x"), str(tmp_path / "y"), CELL.model, CELL.threat))
-    assert "survived and broken" in message
+    assert f"survived in {tmp_path / 'x'}" in message
+    assert f"broken in {tmp_path / 'y'}" in message
+
+
+def test_measured_losses_of_two_runs_may_differ_by_rounding_alone(tmp_path: Path) -> None:
+    for name, loss in (("x", 2.0), ("y", 2.0001), ("z", 2.1)):
+        write(tmp_path / name, ["a"], ["measured"], loss=[loss])
+    assert len(read(tmp_path / "x", tmp_path / "y")) == 1
+    with pytest.raises(BadValue, match=r"loss 2 in .*x.* and loss 2\.1 in .*z"):
+        read(tmp_path / "x", tmp_path / "z")
 
 
 @pytest.mark.parametrize("order", [("failed", "broken"), ("broken", "failed")])
