@@ -23,6 +23,7 @@ from robustkpca.contestants import Contestant, contestants, damaged_samples, rel
 from robustkpca.crews import crew_of
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.selection import selection
+from robustkpca.data.subsets import refuse_attacks
 from robustkpca.errors import BadValue, Unusable, unknown
 from robustkpca.jobs import Job, code_fingerprint
 from robustkpca.matrix import Matrix, ModelChoice
@@ -106,6 +107,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
         update={"models": choices, "threats": matrix.threats or (benchmark.board,), "data": source}
     )
     data = task.open(source, matrix.classes or benchmark.classes)
+    refuse_attacks(data.spec.layout, threats)
     for notice in data.notices:
         log.warning("%s", notice)
     positions = selection(data.ids, matrix.limit)
