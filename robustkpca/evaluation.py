@@ -23,6 +23,7 @@ from robustkpca.contestants import Contestant, contestants, damaged_samples, rel
 from robustkpca.crews import crew_of
 from robustkpca.data.dataset import Dataset
 from robustkpca.data.selection import selection
+from robustkpca.data.subsets import SUBSETS
 from robustkpca.errors import BadValue, Unusable, unknown
 from robustkpca.jobs import Job, code_fingerprint
 from robustkpca.matrix import Matrix, ModelChoice
@@ -106,6 +107,7 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
         update={"models": choices, "threats": matrix.threats or (benchmark.board,), "data": source}
     )
     data = task.open(source, matrix.classes or benchmark.classes)
+    _refuse_attacks(data.spec.layout, threats)
     for notice in data.notices:
         log.warning("%s", notice)
     positions = selection(data.ids, matrix.limit)
@@ -148,6 +150,16 @@ def run_matrix(matrix: Matrix, folder: str | Path, reporter: Reporter | None = N
     for remark in guessed(done.frame()):
         log.warning("%s", remark)
     return done
+
+
+def _refuse_attacks(layout: str, threats: Sequence[ThreatModel]) -> None:
+    """Refuse attacks where 800 of the 1000 logits are masked: their losses are not defined there."""
+    attacks = [threat.label for threat in threats if any(part.budget is not None for part in threat.parts)]
+    if layout in SUBSETS and attacks:
+        raise BadValue(
+            f"threat {attacks[0]!r} on {layout}: predictions there are among 200 classes, which attacks do not know; "
+            "expected 'clean' or corruptions"
+        )
 
 
 def _run_here(

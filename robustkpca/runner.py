@@ -19,9 +19,10 @@ from PIL import features
 from torch import OutOfMemoryError
 
 from robustkpca.data.dataset import Dataset
+from robustkpca.data.subsets import subset_mask
 from robustkpca.few_classes import few_classes
 from robustkpca.installed import installed
-from robustkpca.models.classifier import ROWS
+from robustkpca.models.classifier import ROWS, TorchClassifier
 from robustkpca.records import RunHeader
 from robustkpca.specs import fingerprint
 from robustkpca.store import Cell, ResultStore
@@ -118,6 +119,8 @@ def run(
         damaged: Positions that cannot be read, with the reason; their records are ``FAILED``.
         progress: Told about every finished shard.
     """
+    if isinstance(model, TorchClassifier):
+        model.only = subset_mask(data.spec.layout)
     with model.evaluating():
         lost = damaged or {}
         for shards, positions, samples in _ahead(data, groups, model, lost):

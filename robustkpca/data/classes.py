@@ -9,6 +9,7 @@ from pathlib import Path
 from robustkpca.data.folder import images_below, images_in, shown, subfolders
 from robustkpca.data.imagenet import imagenet_wnids, is_imagenet_class, is_wnid
 from robustkpca.data.images import ImageFiles, image_files
+from robustkpca.data.subsets import subset_of
 from robustkpca.errors import BadValue
 
 
@@ -35,6 +36,8 @@ def class_folders(folder: Path, classes: int | None) -> ImageFiles | None:
         return None
     _refuse_nested(folder, files)
     layout, class_names, notices = _numbering(folder, names, classes)
+    if layout == "imagenet-folder":
+        layout = subset_of(folder, [name for name in names if files[name]]) or layout
     place = {name: index for index, name in enumerate(class_names)}
     empty = [name for name in names if not files[name]]
     if empty:

@@ -40,6 +40,8 @@ class TorchClassifier:
 
     Attributes:
         outputs: Number of logits, known from the first pass on.
+        only: Classes that a prediction may name, for data of some classes alone; finite logits of the others become the
+            lowest float32. Empty for all.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TorchClassifier:
         self.device = torch.device(device)
         self.dtype = _dtype(network)
         self.outputs: int | None = None
+        self.only: tuple[int, ...] = ()
         self._affine = _affine(spec.preprocessing, self.device)
 
     def normalised(self) -> TorchClassifier:
@@ -64,7 +67,7 @@ class TorchClassifier:
             batch_size=self.batch_size,
             device=self.device,
         )
-        bare.outputs = self.outputs
+        bare.outputs, bare.only = self.outputs, self.only
         return bare
 
     def normalise(self, images: Tensor) -> Tensor:
@@ -118,7 +121,12 @@ class TorchClassifier:
                 f"model {self.spec.label}: the output is {tuple(logits.shape)} {logits.dtype}; expected real logits, {wanted}"
             )
         self.outputs = logits.shape[1]
-        return logits.to(torch.promote_types(torch.float32, torch.promote_types(images.dtype, logits.dtype)))
+        logits = logits.to(torch.promote_types(torch.float32, torch.promote_types(images.dtype, logits.dtype)))
+        if not self.only:
+            return logits
+        out = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)
+        out[list(self.only)] = False
+        return logits.masked_fill(out & logits.isfinite(), torch.finfo(torch.float32).min)
 
     @contextmanager
     def evaluating(self) -> Iterator[TorchClassifier]:
