@@ -48,11 +48,20 @@ def header(cell: Cell = CELL, *, started: str = "2026-01-01", planned: int = 4, 
     return replace(one, **changes)
 
 
-def write(folder: Path, samples: Sequence[str], verdicts: Sequence[str], *, cell: Cell = CELL, **changes: Any) -> Path:
+def write(
+    folder: Path,
+    samples: Sequence[str],
+    verdicts: Sequence[str],
+    *,
+    cell: Cell = CELL,
+    loss: float = 0.5,
+    **changes: Any,
+) -> Path:
     """Write one shard with a few measured columns."""
     columns: dict[str, Sequence[Any]] = {
         "verdict": list(verdicts),
         "distance": [0.25] * len(samples),
+        "loss": [loss] * len(samples),
         "forwards": [7] * len(samples),
         "top5": [True] * len(samples),
         "detail": [""] * len(samples),
@@ -377,7 +386,7 @@ def test_two_runs_that_disagree_are_an_error_that_names_both_sides(tmp_path: Pat
 
 def test_measured_losses_of_two_runs_may_differ_by_rounding_alone(tmp_path: Path) -> None:
     for name, loss in (("x", 2.0), ("y", 2.0001), ("z", 2.1)):
-        write(tmp_path / name, ["a"], ["measured"], loss=[loss])
+        write(tmp_path / name, ["a"], ["measured"], loss=loss)
     assert len(read(tmp_path / "x", tmp_path / "y")) == 1
     with pytest.raises(BadValue, match=r"loss 2 in .*x.* and loss 2\.1 in .*z"):
         read(tmp_path / "x", tmp_path / "z")
